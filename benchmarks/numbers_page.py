@@ -26,9 +26,9 @@ HEAD = """# Speed and reliability compared
 
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
-the optimum if an accurate integration with the parameter values that the method returns gives an
-objective at most 0.1 % above the best objective of all methods. [All comparisons](benchmarks.md)
-contains all figures.
+the optimum if the objective at the parameter values that it returns is at most 0.1 % above the best
+objective of all methods. These objectives come from accurate integrations. The page [All
+comparisons](benchmarks.md) contains all figures.
 
 ## Compared with other methods
 

@@ -68,9 +68,9 @@ GROWTH = f"""
 The picture shows the processor times of `igpe.estimate` and of 20 starts of SciPy's `least_squares`
 with LSODA, for a chain of reactions (`benchmarks/growth.py`). The table gives the exponent with
 which the time grows from the smallest to the largest size; the times at these two sizes are in
-brackets. SciPy does not have to translate the model. The problems are easy, so nearly every start
-of SciPy reaches the optimum. One start of SciPy takes a twentieth of the time of 20 starts, and is
-always faster than `igpe.estimate`.
+brackets. SciPy does not have to translate the model. The problems are easy, so SciPy reaches the
+optimum from nearly every start. A single SciPy start takes a twentieth of the time of 20 starts,
+and is always faster than `igpe.estimate`.
 
 """
 OVERHEAD = """
@@ -115,15 +115,15 @@ them one after the other.
 
 """
 MODELS = """
-The next table gives the processor time in seconds of this analysis and its preparation, for a chain
-of reactions. igpe reads each equation at seven points in time and translates it into a CasADi
+The next table gives the processor time (in seconds) of this analysis and of its preparation, for a
+chain of reactions. igpe reads each equation at seven points in time and translates it into a CasADi
 expression. This translation takes most of igpe's time. Pyomo builds a graph of the model at two
-points in time. This graph has three times as many equations as the matrix of igpe, and it contains
-no derivatives.
+points in time. This graph has three times as many equations as igpe's matrix, and contains no
+derivatives.
 
 """
 WORDS = {  # figures of overhead.json
-    "wall time within ": "wall time spent in modules of ",
+    "wall time within ": "wall time spent in the package ",
     "the user's builder, called twice, and checks": "two calls to the user's builder, and checks",
     "translated": "translation",
     "structure": "structural analysis",

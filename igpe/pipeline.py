@@ -82,8 +82,8 @@ CUT_SHORT = (
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why
 SLOW = (
-    "The result came {:.1f} s after the interrupt, because integrations, errors and tables still "
-    "had to be computed."
+    "The result came {:.1f} s after the interrupt, because igpe still had to integrate the model "
+    "and to compute errors and tables."
 )
 SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
@@ -144,7 +144,7 @@ def estimate(
                 raise
             raise EstimationFailed(
                 f"The time limit of {time_limit:g} s was reached before any parameters were "
-                "estimated. Give a longer limit: time_limit=...",
+                "estimated. Increase the limit: time_limit=...",
                 Status.TIME_LIMIT,
             ) from None
 
@@ -162,7 +162,7 @@ def _estimate(
     settings = settings or Settings()
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
     if not isinstance(settings.seed, int) or settings.seed < 0:
-        raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
+        raise ProblemError(f"The seed is {settings.seed!r}; give a non-negative integer.")
     require_plain(
         problem, "igpe.estimate", constraints_too=False, losses_too=False, spectra_too=False
     )

@@ -85,7 +85,10 @@ SETTINGS: Cases = {
         ),
         "'feed' | input | time_varying",
     ),
-    "breaks unsorted": (lambda: PiecewiseConstant((1, 0), 0, 1), "breaks [1, 0] | do not increase"),
+    "breaks unsorted": (
+        lambda: PiecewiseConstant((1, 0), 0, 1),
+        "[1, 0] | not in increasing order",
+    ),
     "breaks none": (lambda: PiecewiseConstant((), 0, 1), "breaks []"),
     "time-varying bounds": (lambda: PiecewiseConstant((1,), 1, 0), "[1, 0] | lower < upper"),
     "penalty negative": (

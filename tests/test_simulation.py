@@ -124,7 +124,7 @@ REFUSED = [
     ({"k": 1.0, "kk": 2.0}, None, r"\['kk'\], which are not unknowns"),
     ({"kk": 2.0}, None, r"\['kk'\], which are not unknowns"),
     *(({"k": v}, None, r"The value of 'k' is .*; give a finite") for v in ("a", np.nan, None)),
-    ({"k": 1.0}, [-1.0, 1.0], "Time -1 lies before the start of experiment 1 at time 0"),
+    ({"k": 1.0}, [-1.0, 1.0], "Time -1 lies before 0, the start time of experiment 1"),
     *(
         ({"k": 1.0}, times, TIMES_SAY)
         for times in ([], [0.0, np.nan], [np.inf], "soon", ["a", 1.0], [[1.0], [1, 2]])

@@ -170,8 +170,8 @@ class Projected:
     The route proves that no parameter values within the bounds give a weighted sum of squared
     residuals below the estimate's `lower_bound`. The proof applies to the given residuals, with all
     numbers exactly as they are stored. The bound accounts for the rounding errors of the enclosures
-    and bounds (`docs/projection.md`). It does not account for errors in the measurements from which
-    the residuals were computed.
+    and bounds (`docs/projection.md`). The bound does not account for errors in the measurements
+    from which the residuals were computed.
 
     gap         relative gap (objective - lower bound) / objective at which the search stops
     absolute    absolute gap (objective - lower bound) at which the search stops, as a fraction of

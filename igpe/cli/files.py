@@ -217,7 +217,7 @@ def new(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            "--column", help="Name in the model for a column, for example 'reactant / (mol/L)=A'."
+            "--column", help="A column and its name in the model: 'reactant / (mol/L)=A'."
         ),
     ] = None,
     role: Annotated[

@@ -53,7 +53,8 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Number of iterations of all starts; each horizon counts in proportion to its length.
+        """Total iterations over all starts; each iteration is weighted by the length of its
+        horizon.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 if there are no
         horizons.

@@ -39,7 +39,7 @@ class Status(enum.Enum):
 
     @property
     def usable(self) -> bool:
-        """Return True if the parameter values of an estimate with this status may be used."""
+        """Return True if the parameter values of an estimate with this status can be used."""
         return self not in _UNUSABLE
 
 

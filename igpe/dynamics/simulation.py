@@ -50,8 +50,8 @@ def simulate(
     for e, grid in zip(problem.experiments, grids, strict=True):
         if grid[0] < e.start_time:
             raise ProblemError(
-                f"Time {grid[0]:g} lies before the start of experiment {e.name} at time "
-                f"{e.start_time:g}."
+                f"Time {grid[0]:g} lies before {e.start_time:g}, the start time of experiment "
+                f"{e.name}."
             )
     reductions = [s.reduction for s in compiled(problem).systems if s.reduction is not None]
     if tied := dict.fromkeys(n for r in reductions for n in (*r.free, *r.bound)):

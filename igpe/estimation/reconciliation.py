@@ -339,7 +339,7 @@ class _Tables:
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
                 f"No reconciled value exists for {lost} of the measurements with gross errors, "
-                "because no other measurement determines it."
+                "because the other measurements do not determine it."
             )
 
 

@@ -86,8 +86,8 @@ class Settings(Suggesting):
     def require_solvers(self) -> None:
         """Check that the chosen external solvers are installed.
 
-        The solvers of the default settings may be missing, because igpe uses them only if its own
-        methods are not sufficient.
+        The solvers of the default settings need not be installed, because igpe uses them only if
+        its own methods are not sufficient.
         raises SolverMissing with the installation command
         """
         usual = set(map(repr, _solvers(Settings())))

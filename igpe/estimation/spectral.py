@@ -62,8 +62,8 @@ MISFIT = (
     "another species absorbs."
 )
 ONLY_BY_SIGN = (
-    "If spectra may be negative, the data do not determine the unknowns. The intervals do not "
-    "account for the bias that non-negativity causes where spectra are zero."
+    "If negative spectra are allowed, the data do not determine the unknowns. The intervals do "
+    "not account for the bias that non-negativity causes where spectra are zero."
 )
 TOO_LARGE = (
     "The residuals of the spectra are larger than `sigma` explains ({p}): the model is wrong, an "

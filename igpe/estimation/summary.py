@@ -66,9 +66,9 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} from "
-        "step 3 that came close to the best. To correct more of them, increase "
-        "RouteSelection(most=...)."
+        f"{count} other local {'optimum' if count == 1 else 'optima'} from step 3 came close to "
+        f"the best, but igpe did not correct {'it' if count == 1 else 'them'}. To correct more "
+        "optima, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 

@@ -139,9 +139,9 @@ def design_cost(budget: Budget, plan: PlannedModel) -> DesignCost:
             continue
         if not (is_finite(known.get(name)) or isinstance(known.get(name), Table)):
             raise ProblemError(
-                f"Budget has a cost for '{name}', whose value igpe does not know. Give it in "
-                "`conditions` or `free`, as a number or as a table of times and values; costs are "
-                f"possible for {sorted({*plan.free, *known})}."
+                f"Budget has a cost for '{name}', but igpe does not know the value of '{name}'. "
+                "Give it in `conditions` or `free`, as a number or as a table of times and values; "
+                f"costs are possible for {sorted({*plan.free, *known})}."
             )
         constant += price * amount(name, known[name])
     return DesignCost(budget, begin, np.array(row), constant)

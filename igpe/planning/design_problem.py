@@ -142,7 +142,7 @@ def read_design(
     if twice := [n for n in free if n in conditions]:
         raise ProblemError(
             f"Both `free` and `conditions` contain {twice}, but a quantity cannot be both free "
-            "and fixed. Remove each from one of the two."
+            "and fixed. Remove them from one of the two."
         )
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
@@ -259,7 +259,7 @@ def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:
     for i in np.flatnonzero(outside)[:1]:
         raise ProblemError(
             f"`{role}` has {box.names[i]} = {x[i]:g}, outside its bounds [{box.lower[i]:g}, "
-            f"{box.upper[i]:g}]. Give a value inside the bounds, or other bounds."
+            f"{box.upper[i]:g}]. Give a value inside the bounds, or change the bounds."
         )
 
 

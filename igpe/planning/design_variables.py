@@ -105,7 +105,7 @@ class OneOf(DesignVariable):
 
     values   two or more numbers, in the unit of the model
     shared   whether the number is the same in all experiments that are planned together
-    raises   ProblemError unless the values are finite and different
+    raises   ProblemError unless the values are finite and distinct
     """
 
     values: tuple[float, ...]
@@ -136,7 +136,8 @@ class OneOf(DesignVariable):
 class Levels(DesignVariable):
     """An input to be optimised: it is constant between `breaks`, and jumps at each break.
 
-    breaks        increasing times at which a level begins; the first is the start of the experiment
+    breaks        times, in increasing order, at which the levels begin; the first time is the start
+                  of the experiment
     lower, upper  bounds of the levels
     shared        whether the input is the same in all experiments that are planned together
     raises        ProblemError if the bounds are reversed or the times do not increase
@@ -157,7 +158,7 @@ class Levels(DesignVariable):
 class Ramps(DesignVariable):
     """An input to be optimised: it is linear between its values at `breaks`.
 
-    breaks        increasing times, two or more
+    breaks        two or more times, in increasing order
     lower, upper  bounds of the values
     steepest      largest absolute slope, in units of the input per unit of time; None: no limit
     shared        whether the input is the same in all experiments that are planned together
@@ -188,7 +189,7 @@ class Sampling(Checked):
     quantities  maximum number of measured quantities, which are the same in all planned
                 experiments; None: all
     free        whether samples may be taken at any time between the first and the last candidate;
-                igpe chooses the times to a thousandth of this range, so that `at_most` is needed
+                igpe chooses the times to a thousandth of this range, and requires `at_most`
     raises      ProblemError for times that are not finite numbers, and for invalid counts
     """
 
@@ -219,8 +220,8 @@ class Sampling(Checked):
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidate times in ascending order; replicates are adjacent. Free times are
-        searched on a rough grid first."""
+        """(n,) the candidate times in ascending order; replicates are adjacent. igpe first
+        searches free times on a coarse grid."""
         return self._grid(ROUGH) if self.free else np.array(self.candidates, dtype=float)
 
     @property

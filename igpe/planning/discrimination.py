@@ -47,7 +47,7 @@ class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
     experiments  the planned experiments, as in `Plan`
-    bounds       setting -> its bounds
+    bounds       a dict {free setting: its bounds}
     power        table with the index (`right`, `rival`) and the columns `delta_before` (current
                  AICc of the rival minus AICc of the right model), `expected` (expected increase in
                  the rival's sum of squares after the planned experiments and a new fit), and
@@ -124,12 +124,12 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems    name -> problem, all with the same experiments; igpe uses the noise of the first
-                problem for all
-    parameters  name -> a result or an estimate of that problem, or a dict {unknown: value}
-    deltas      name -> current AICc of this model minus the smallest AICc; {}: all differences are
-                0. `BoxHill` weights each model by exp(-delta/2). The predicted power accounts for
-                these differences
+    problems    a dict {name: problem}; all problems must have the same experiments, and igpe uses
+                the noise of the first problem for all
+    parameters  a dict {name of the problem: its result or estimate, or a dict {unknown: value}}
+    deltas      a dict {name of the problem: its current AICc minus the smallest AICc}; {}: all
+                differences are 0. `BoxHill` weights each model by exp(-delta/2). The predicted
+                power accounts for these differences
     criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
     free, conditions, times, measure, experiments, existing, like, budgets, pool, starts, seed,
     integrator                  as for `igpe.design`
@@ -141,7 +141,7 @@ def discriminate(
     counts = (("experiments", experiments), ("pool", pool), ("starts", starts))
     for name, count in counts:
         require(is_count(count) and count > 0, "discriminate", name, count, "1 or more")
-    require(is_count(seed), "discriminate", "seed", seed, "a whole number of 0 or more")
+    require(is_count(seed), "discriminate", "seed", seed, "a non-negative integer")
     expected = "igpe.planning.BoxHill(), BuzziFerraris() or HunterReiner()"
     is_one = isinstance(criterion, Discriminating)
     require(is_one, "discriminate", "criterion", criterion, expected)

@@ -201,7 +201,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
     experiments  the planned experiments
-    bounds       free setting -> its bounds
+    bounds       a dict {free setting: its bounds}
     errors       table indexed by unknown, with the columns `value`, `unit`, `before` and `after`
                  (standard errors before and after the planned experiments), and `ratio` (`before`
                  divided by `after`)

@@ -36,9 +36,9 @@ class DesignSeries(Shown):
 
     path       path of the file; if it exists, igpe continues the stored series
     problem    the problem with the measurements before the series, or a `ProblemWithoutData`
-    functions  dict that maps each input which is a function of time to this function; the file
-               contains only the names of functions
-    raises     DataError if the file contains no series of plans, or does not match the problem
+    functions  a dict {input: function of time} for inputs that are such functions; the file
+               contains only the names of the functions
+    raises     DataError if the file contains no series of plans
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class DesignSeries(Shown):
         """Plan the next experiments by `igpe.design`, and store the plan.
 
         parameters  the parameter values at which igpe linearises the model
-        settings    further arguments of `igpe.design`
+        settings    other arguments of `igpe.design`
         raises      ProblemError if the last plan has no measurements, and the errors of
                     `igpe.design`
         """

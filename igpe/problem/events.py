@@ -95,8 +95,8 @@ class Event(Suggesting):
             raise DataError(f"`measured` is {shown(self.measured)}; expected 'before' or 'after'.")
         if self.at_start and self.when is None:
             raise DataError(
-                "`at_start` is allowed only for events with `when`. Remove it from the event with "
-                "`at`."
+                "`at_start` is allowed only for events with `when`. Remove `at_start` from the "
+                "event that has `at`."
             )
         if self.before and self.when is None:
             raise DataError(

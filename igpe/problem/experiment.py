@@ -159,7 +159,7 @@ class Experiment(Suggesting):
                 {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
-                is larger than the time between the first and last measurements
+                is larger than the time span of the measurements
     inputs      a list of inputs that are columns of `data`: ["T"]; or a dict {input: values}. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
@@ -199,7 +199,7 @@ class Experiment(Suggesting):
                 Omitted columns keep their names
     only        a list of the measured columns to use; by default, all columns except `time`,
                 `experiment`, inputs and standard deviations
-    replicates  whether several rows of the table may have the same time
+    replicates  whether several rows of the table can have the same time
     spectra     `Spectra` of the same run, at the times of `data` or at other times
     raises      DataError for invalid data; the message names the invalid columns and rows
     """

@@ -175,8 +175,8 @@ class PiecewiseConstant:
         breaks = list(self.breaks) if isinstance(self.breaks, Iterable) else [self.breaks]
         if not (breaks and is_finite(*breaks) and (np.diff(breaks) > 0).all()):
             raise ProblemError(
-                f"The breaks {breaks} of a time-varying unknown do not increase. Give a tuple of "
-                "increasing numbers."
+                f"The breaks {breaks} of a time-varying unknown are not in increasing order. Give "
+                "a tuple of increasing numbers."
             )
         object.__setattr__(self, "breaks", tuple(float(b) for b in breaks))
         sound = is_number(self.lower, self.upper) and is_finite(self.penalty)
@@ -304,7 +304,8 @@ class Prior(Checked):
 
     @property
     def mean(self) -> float:
-        """The median of the parameter itself, not of its logarithm."""
+        """Location of the prior: its median, on the scale of the parameter, not of its
+        logarithm."""
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 

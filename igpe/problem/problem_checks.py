@@ -149,7 +149,7 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
             f"igpe searches for {loose} on a logarithmic scale, which needs positive, finite "
-            f"bounds. Pass such bounds: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
+            f"bounds. Pass positive bounds: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=chosen)
 

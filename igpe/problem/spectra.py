@@ -53,8 +53,8 @@ class Spectra(Suggesting):
                  that does not change with time, such as a baseline; or the number of contributions
                  that vary in time. igpe needs to know nothing else about them. A number requires
                  nonnegative=False
-    shared       whether the species have the same spectra in all experiments with shared=True;
-                 these experiments must have the same wavelengths
+    shared       True: the species have the same spectra here as in all other experiments with
+                 shared=True; these experiments must have the same wavelengths
     raises       DataError; the message states the cause and the remedy
     """
 
@@ -256,10 +256,10 @@ class Spectra(Suggesting):
         "snv" subtracts from each spectrum its mean and divides the difference by the standard
         deviation of the spectrum. "msc" fits each spectrum by an offset plus a scale times the mean
         spectrum; it subtracts the offset and divides by the scale. Both methods also remove changes
-        of the total absorbance that the reaction causes: use them only if these changes are small.
-        Corrected spectra may be negative, so `nonnegative` is set to False.
+        in the total absorbance that the reaction causes: use them only if these changes are small.
+        Corrected spectra can be negative, so `nonnegative` is set to False.
 
-        raises  DataError for another method, or if some spectra are known (`pure`)
+        raises  DataError for an unknown method, or if some spectra are known (`pure`)
         """
         if method not in ("snv", "msc"):
             raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
@@ -286,7 +286,7 @@ class Spectra(Suggesting):
         window      length of the filter window: an odd number of wavelengths. The wavelengths must
                     be evenly spaced
         order       order of the fitted polynomials, less than `window`
-        derivative  order of the derivative; 0: smoothing only. Derivatives may be negative, so
+        derivative  order of the derivative; 0: smoothing only. Derivatives can be negative, so
                     `nonnegative` is set to False for them
 
         The filter makes the errors at neighbouring wavelengths correlated. Standard errors account

@@ -81,8 +81,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         inner_lower, inner_upper  smallest and largest values that are proved to belong to the
                                   region; NaN if there is no such value
         below, above              whether the data constrain the unknown from below and from
-                                  above: "limited" if they do, "reaches its bound" if they
-                                  do not within the bounds, "not decided" if neither is proved
+                                  above: "limited" if they do, "reaches its bound" if the region
+                                  extends to the bound, "not decided" if neither is proved
         """
         rows = []
         for k, one in enumerate(self.regions):

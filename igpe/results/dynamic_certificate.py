@@ -267,7 +267,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":
-        """Return the certificate without its boxes, which may be numerous."""
+        """Return the certificate without its boxes, of which there can be many."""
         return replace(self, tree=())
 
 

@@ -128,7 +128,7 @@ class Result(ResultData, Stored, name="result", number=1):
         path          name of the file, which must end in .html
         title         heading of the page
         author, date  author and date to print below the title; the default date is today
-        raises        DataError for a path with another ending
+        raises        DataError if the path does not end in .html
         """
         if path is not None and Path(path).suffix.lower() not in {".html", ".htm"}:
             raise DataError(f"The report is a web page, but '{path}' does not end in .html.")

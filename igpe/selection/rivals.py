@@ -286,8 +286,8 @@ def rivals(
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
                       others; requires at least two experiments, and no unknowns that belong to only
                       one of them
-    behaviour  whether to check if other measurements of the same quantities under the same
-               conditions could distinguish the rivals that these measurements do not distinguish
+    behaviour  whether to check rivals that these measurements do not distinguish: could more
+               measurements of the same quantities, under the same conditions, distinguish them?
     nested     a dict {smaller rival: larger rival that contains it}; None: igpe identifies such
                pairs from the names of the unknowns
     executor, store, timeout   executor, store and time limit of the fits, as for `igpe.campaign`;
@@ -313,7 +313,10 @@ def rivals(
     results = {str(n): results[str(n)] for n in table.index}
     pairs: list[Containment] = []
     if behaviour and complete and any(p.has_spectra for p in problems.values()):
-        notes.append("igpe ranks rivals with spectra, but does not compare their outputs further.")
+        notes.append(
+            "igpe ranks rivals with spectra, but does not check whether more measurements could "
+            "distinguish them."
+        )
     elif behaviour and complete:
         tell("Comparing the rivals that the measurements do not distinguish")
         near = [str(table.index[0]), *_undecided(table)][:MOST_COMPARED]

@@ -195,7 +195,7 @@ class Ipopt:
 
     tolerance       tolerance of the scaled optimality conditions
     max_iterations  maximum number of iterations
-    options         further options of IPOPT: (("mu_strategy", "adaptive"), ...)
+    options         additional options for IPOPT: (("mu_strategy", "adaptive"), ...)
     """
 
     tolerance: float = 1e-9

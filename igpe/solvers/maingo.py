@@ -50,10 +50,10 @@ class MAiNGO:
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1e-6 * min(1, s), where s is the size of the objective
     feasibility  tolerance for violations of the constraints
-    options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
+    options      additional options for MAiNGO: (("BAB_maxIterations", 1000), ...)
 
-    Every variable needs finite bounds, unless an equation defines it. The shortest time limit of
-    MAiNGO itself is 10 s. If the limit is shorter, igpe stops MAiNGO, and the incumbent is lost.
+    Every variable needs finite bounds, unless an equation defines it. MAiNGO itself supports no
+    time limit below 10 s. At a lower limit, igpe stops MAiNGO, and the incumbent is lost.
     """
 
     gap: float = 1e-4

@@ -246,8 +246,8 @@ class AmplProgram:
     def install(self) -> str:
         """Installation instructions for the solver, in one sentence."""
         return self.how or (
-            f"There is no program `{self.program}` on PATH; `conda install -c conda-forge "
-            f"{self.program}` may install it."
+            f"There is no program `{self.program}` on PATH; try to install it with `conda install "
+            f"-c conda-forge {self.program}`."
         )
 
     def available(self) -> bool:

@@ -316,7 +316,7 @@ def _disagreement(keys: list[tuple[str, ...]], mean: FloatArray) -> Iterator[str
             clearest, words = apart, (
                 f"The experiments disagree: the measurements of {name} lie above the model in "
                 f"experiment {over} and below it in experiment {under}; a condition that differs "
-                "between them (temperature?) may be missing in the model."
+                "between them (temperature?) may be missing from the model."
             )  # fmt: skip
     if words:
         yield words

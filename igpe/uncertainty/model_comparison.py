@@ -86,8 +86,8 @@ def refuse_robust(names: Sequence[str]) -> None:
     if names:
         raise Unsupported(
             f"{in_words(names)} cannot be compared with other models, because a robust loss (Huber "
-            "or L1) is not a likelihood. Omit the argument `loss`, and remove the outliers that "
-            "`result.outliers()` lists from the measurements of all models."
+            "or L1) is not a likelihood. Omit the argument `loss`. From the measurements of all "
+            "models, remove the outliers that `result.outliers()` lists."
         )
 
 

@@ -143,8 +143,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     def range_of(self, name: str) -> tuple[float, float]:
         """Return the smallest and largest values that an unknown takes on the profiles.
 
-        Only points whose objective has risen by at most `rise` count. The interval of the unknown
-        includes at least these values, even if the unknown itself has no profile.
+        igpe counts only points at which the objective has risen by at most `rise`. The interval of
+        the unknown includes at least these values, even if the unknown itself has no profile.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise

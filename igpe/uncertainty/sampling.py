@@ -130,7 +130,7 @@ class Samples(Shown):
         return pd.DataFrame(self.chains.reshape(-1, len(self.names)), columns=list(self.names))
 
     def to_arviz(self) -> Any:
-        """Convert to an ArviZ DataTree with `posterior` and `sample_stats`; a walker is a chain.
+        """Convert to an ArviZ DataTree with `posterior` and `sample_stats`, one chain per walker.
 
         raises SolverMissing if arviz-base is not installed
         """

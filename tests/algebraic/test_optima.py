@@ -170,7 +170,7 @@ def test_what_the_settings_have_no_room_for_is_said():
         "slopes of smoothed data",
         "integrated slopes of smoothed data",
     }
-    assert any("2 more local optima from step 3 that came close" in n for n in few.notes)
+    assert any("2 other local optima from step 3 came close" in n for n in few.notes)
 
 
 def lopsided(times):

@@ -275,7 +275,7 @@ def test_integrals_of_inputs():
     ("budgets", "message"),
     [
         (5, "give one or several igpe.planning.Budget"),
-        (P.Budget(1, settings={"nothing": 1}), "cost for 'nothing', whose value igpe does not"),
+        (P.Budget(1, settings={"nothing": 1}), "cost for 'nothing', but igpe does not know"),
     ],
 )
 def test_wrong_budgets_are_refused(budgets, message):

@@ -80,8 +80,9 @@ class RungeKutta(Integrator):
 
     The integrator rejects equations with implicit algebraic variables, and equations with more than
     `LONGEST` operations. Without a C compiler, it rejects all equations (status NO_SOLVER). The
-    result of an interval depends only on its own start and on the unknowns q. igpe checks the size
-    of the states after each step, and the time limit and Ctrl-C every few hundred steps.
+    result of an interval depends only on its own start and on the unknowns q. The integrator checks
+    the size of the states after each step, and checks for the time limit and Ctrl-C every few
+    hundred steps.
 
     slack      factor by which errors in derivatives may exceed errors in states. Gauss-Newton steps
                do not need accurate derivatives, but without error control the derivatives of stiff

@@ -251,7 +251,7 @@ class Attempt(NamedTuple):
 class Restarts(Checked):
     """Conditions for restarts of a search, and the points from which it restarts.
 
-    count     maximum number of further starts
+    count     maximum number of additional starts
     chance    probability that a correct fit is judged to be bad
     agreeing  number of agreeing estimates after which the search ends, even if measurement errors
               do not explain the residuals; 2 if these errors are unknown or the integration is not
@@ -265,8 +265,8 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Return the largest cost of `size` residuals that measurement errors of known size
-        explain."""
+        """Return the largest cost that measurement errors of known size can explain, for `size`
+        residuals."""
         return float(chdtri(size, self.chance))
 
     def run(
@@ -277,7 +277,7 @@ class Restarts(Checked):
         gate: float,
         deadline: Deadline = NEVER,
     ) -> list[Attempt]:
-        """Search from `start` (n,) and, if necessary, from further starts.
+        """Search from `start` (n,) and, if necessary, from additional starts.
 
         gate      cost below which no further start is needed; infinite if errors are unknown
         deadline  time limit for restarts

@@ -94,8 +94,9 @@ class IteratedSearch(Checked):
         """Return the best optimum found; `start` is an additional start (it may be empty).
 
         After Ctrl-C igpe returns the best point so far, with status INTERRUPTED. The trail contains
-        the finalists' other distinct optima, best first; `reached` contains the final objectives of
-        the low-accuracy searches, followed by those of the finalists.
+        the distinct optima of the finalists, except the one returned, best first; `reached`
+        contains the final objectives of the low-accuracy searches, followed by those of the
+        finalists.
         profiles  ignored
         raises    ProblemError if an unknown has no finite bounds to search in, or if a nonempty
                   start omits an unknown or has a value that is not finite; Unsupported as in

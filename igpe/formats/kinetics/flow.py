@@ -269,8 +269,8 @@ class PlugFlow(Reactor):
     axial mixing. For a tube that changes with time or has dispersion, use a model distributed in
     space (docs/space.md).
 
-    velocity  velocity of the flow, length per time: name of a constant input, or a number; 1.0 for
-              residence times
+    velocity  velocity of the flow, length per time: name of a constant input, or a number; use 1.0
+              if the positions are residence times
 
     See `Reactor` for the other fields. `catalyst` must be None, because a catalyst deactivates over
     time, not along the tube. If there is a jacket, its temperature must be a number, or an input

@@ -114,10 +114,10 @@ def petab_errors(
 ) -> pd.DataFrame:
     """Compute standard errors and intervals from the observed information at an optimum.
 
-    The information refers to the parameters on their scales: q is log10 p, log p or p. It is
-    computed by central differences of exact gradients. For q = log10 p, the delta method gives
-    sd(p) = p ln 10 sd(q). The 95 % intervals are q +- 1.96 sd(q), transformed back to p. On a
-    logarithmic scale both endpoints are positive, and the interval is asymmetric.
+    The information refers to the parameters on their scales: q is log10 p, log p or p. igpe
+    computes the information by central differences of exact gradients. For q = log10 p, the delta
+    method gives sd(p) = p ln 10 sd(q). The 95 % intervals are q +- 1.96 sd(q), transformed back to
+    p. On a logarithmic scale both endpoints are positive, and the interval is asymmetric.
 
     problem     a problem that `read_petab` returned
     found       an `Estimate`, or a dict {unknown: value}

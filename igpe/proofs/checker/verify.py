@@ -125,7 +125,7 @@ class Verified(Shown):
         more = f", and {len(self.regions) - 1} more" if len(self.regions) > 1 else ""
         return (
             f"Not confirmed on {100 * self.volume:.3g} % of the box: {first.why} ({box}{more}). "
-            "Nothing was found that contradicts the certificate."
+            "The checker found nothing that contradicts the certificate."
         )
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

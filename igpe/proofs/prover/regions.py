@@ -440,7 +440,7 @@ def certify_region(
     time_limit: float = 60.0,
     progress: Progress = None,
 ) -> CertifiedRegion:
-    """Enclose the region of all parameter values that fit the data well enough, with a proof.
+    """Compute a proven enclosure of all parameter values that fit the data well enough.
 
     The region consists of all points (values of the parameters) whose sum of squares is at most
     S_min + `rise`, where S_min is the minimum within the bounds. The extent of the region along one

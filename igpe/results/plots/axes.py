@@ -243,7 +243,7 @@ def legend_above(
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {
     "bound": ("#BBDFF4", "", "ruled out by its bound"),
-    "contracted": ("#FBE5B5", "", "contracted: only the inner box may contain better values"),
+    "contracted": ("#FBE5B5", "", "contracted: only the inner box can contain better values"),
     "open": ("white", "///", "not decided"),
 }
 """Reason -> colour (tints of `COLOURS`), hatching, words."""

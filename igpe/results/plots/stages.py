@@ -155,7 +155,7 @@ SMALLEST_GAP = 1e-16  # a gap that is drawn
 
 
 def horizon_table(estimate: Estimate) -> str:
-    """Return a table with one column for each horizon, like Table 3 of Michalik et al. (2009), ISS.
+    """Return a table with one column for each horizon, as in Table 3 of Michalik et al. 2009, ISS.
 
     estimate  an estimate from `IncrementalShooting`
     """

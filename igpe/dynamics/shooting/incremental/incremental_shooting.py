@@ -79,7 +79,7 @@ class IncrementalShooting(Checked):
     integrator  method that computes the model's trajectories and sensitivities
     search      least-squares method for the last horizon; its residuals are divided by their
                 standard deviations
-    early       least-squares method for the earlier horizons
+    early       least-squares method for all horizons before the last
     intervals   times at which the horizons end; None: after 1, 2, 4, 8, ... measurements (see
                 `horizons`)
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a

@@ -114,7 +114,7 @@ class MultipleShooting(Checked):
     nodes and at the model's own times, but not between these times.
 
     integrator  integrator for exact matching, used for all intervals and their derivatives
-    rough       integrator for the continuation, which needs less accuracy
+    rough       integrator for the continuation, where lower accuracy is sufficient
     intervals   maximum number of intervals in each experiment; intervals begin at measured times
     finer       factor by which igpe multiplies the number of intervals for a second attempt if
                 measurement errors do not explain the residuals; 1: no second attempt

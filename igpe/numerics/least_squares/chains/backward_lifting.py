@@ -74,7 +74,8 @@ class _Now(NamedTuple):
 
 @dataclass(frozen=True)
 class BackwardLifting(Checked):
-    """Search for multiple shooting with gradients and BFGS updates instead of Gauss-Newton steps.
+    """A search method for multiple shooting that uses gradients and BFGS updates instead of
+    Gauss-Newton steps.
 
     Pass this search as `MultipleShooting(search=...)` for problems with hundreds of unknowns. An
     iteration needs only a few directional derivatives, whatever the number of unknowns; a
