@@ -10,7 +10,7 @@ import igpe
 from igpe.core.errors import EstimationFailed, Unsupported
 from igpe.dynamics.integrators import switched
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.residuals import Residuals, runs_of
+from igpe.dynamics.shooting.residuals import OVERHEAD, Residuals, runs_of
 from igpe.equations.compiled import compiled
 
 TIMES = np.linspace(0.0, 10.0, 11)
@@ -119,6 +119,14 @@ def test_experiments_that_come_to_rest_alike_share_the_state_bit_by_bit():
         assert one.steps == alone.steps
     moved = [r.simulation.run(1.1 * q).states[0] for r in runs_of(made, Automatic())]
     assert np.abs(moved[1] - together[1].states[0]).min() > 1e-3
+
+
+def test_steps_to_rest_count_as_work_without_sensitivities():
+    residuals, q = Residuals(several(), Automatic()), np.array(list(TRUTH.values()))
+    every = residuals.trajectories(q)
+    assert all(0 < one.plain < one.steps for one in every)
+    moved = sum(3 * (one.plain + (one.steps - one.plain) * (1 + len(q))) for one in every)
+    assert residuals.work == len(every) * OVERHEAD + moved
 
 
 @pytest.mark.parametrize("given", [{"measured": ["A"]}, {"local": ["k"], "measured": ["sum"]}])

@@ -44,6 +44,7 @@ class Trajectory:
     reached              the last time of `times` (or the start) that was reached
     reason               a sentence: why the integration stopped, and when; empty if it did not
     steps                how many were taken; one of CVODES counts as the explicit ones of its cost
+    plain                how many of these moved the states alone, without sensitivities
     """
 
     times: FloatArray
@@ -56,6 +57,7 @@ class Trajectory:
     reached: float
     reason: str = ""
     steps: int = 0
+    plain: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Shots:
     reason       (K,) sentences; empty where nothing broke down
     steps        (K, 2) explicit and implicit steps that were taken, if they are counted; those of
                  CVODES by their cost
+    plain        how many of these moved the states alone, before a start at steady state
     """
 
     ends: FloatArray
@@ -83,6 +86,7 @@ class Shots:
     status: tuple[Status, ...]
     reason: tuple[str, ...]
     steps: IntArray | None = None
+    plain: int = 0
 
     @property
     def by_start(self) -> FloatArray:
@@ -190,6 +194,7 @@ class Intervals(ABC):
             float(times[done - 1]) if done else self.ivp.t0,
             shots.reason[0],
             0 if shots.steps is None else int(shots.steps.sum()),
+            shots.plain,
         )
 
     def until(self, last: float) -> "Intervals":
@@ -422,7 +427,8 @@ def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) 
     )
 
 
-class Needed(NamedTuple):
+@dataclass(frozen=True)
+class Needed:
     """A problem with only those unknowns that its equations contain, and their places (n,) in q.
 
     The others are start values: each interval has a start of its own.
@@ -439,9 +445,9 @@ class Needed(NamedTuple):
 
         They are 0 by the other unknowns, and where there is no column; NaN where the values are.
         """
-        width, rows = len(self.ivp.states) + size, self.rows
         if not shots.measured_by.shape[2]:
             return shots
+        width, rows = len(self.ivp.states) + size, self.rows
         if shots.ends_by.shape[2] == width and (rows == np.arange(width)).all():
             return shots
         parts: dict[str, Any] = {}
@@ -451,7 +457,7 @@ class Needed(NamedTuple):
             parts[f"{name}_by"][:, :, rows[: narrow.shape[2]]] = narrow
         return replace(shots, **parts)
 
-    @property
+    @cached_property
     def rows(self) -> IntArray:
         """Places of start and needed unknowns in (start, q)."""
         n_x = len(self.ivp.states)

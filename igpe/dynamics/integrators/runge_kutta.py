@@ -149,7 +149,7 @@ def _formulas(ivp: InitialValueProblem) -> tuple[Needed, SharedFormula, SharedFo
         unknowns=some.ivp.unknowns,
         unknown_scale=ivp.unknown_scale[some.places],
     )
-    return some._replace(ivp=own), slope, measured
+    return replace(some, ivp=own), slope, measured
 
 
 def _numbers(shots: Shots) -> tuple[FloatArray, ...]:

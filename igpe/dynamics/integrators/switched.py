@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
 from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, first_crossing
@@ -51,10 +51,10 @@ from igpe.dynamics.integrators.switches import (
     Local,
     Rates,
     Seen,
+    Stretches,
     timed,
 )
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.problem.inputs import Table
 
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
@@ -82,37 +82,47 @@ class SwitchedIntervals(Intervals):
         """See `Intervals`; NaN where the model does not come to rest before."""
         if self.resting is None:
             return super().start(q)
-        self.check_unknowns(q)
-        return self.resting.start_of(self.ivp, q)[:2]
+        return self._at_rest(self.resting, q)[:2]
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
-        """See `Intervals`."""
-        if self.resting is None:
-            return super().from_start(q, derivatives=derivatives)
-        self.check_unknowns(q)
-        rest = self.resting.start_of(self.ivp, q)
-        found = self._run(rest.states[None], q, rest, derivatives=derivatives)
-        if found.steps is not None:
-            found.steps[0, 0] += rest.steps
-        if rest.why:
-            found = replace(found, reason=(rest.why,))
-        below = np.vstack([rest.by_unknown, np.eye(len(q))])
-        return found.along(below) if derivatives else found
+        """See `Intervals`; what follows the start moves with the unknowns."""
+        rest = None if self.resting is None else self._at_rest(self.resting, q)
+        states, by = self.start(q) if rest is None else rest[:2]
+        shots = self._run(states[None], q, rest, by if derivatives else by[:, :0])
+        if rest is None or self.resting is None:
+            return shots
+        if shots.steps is not None:
+            shots.steps[0, 0] += rest.steps
+        reason = (rest.why,) if rest.why else shots.reason
+        return replace(shots, reason=reason, plain=rest.steps if self.resting.is_plain else 0)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        rest = self.resting.start_of(self.ivp, q) if self.resting and self.carries else None
-        return self._run(starts, q, rest, derivatives=derivatives)
+        rest = self._at_rest(self.resting, q) if self.resting and self.carries else None
+        n_x = len(self.ivp.states)
+        return self._run(starts, q, rest, np.eye(n_x, n_x + len(q) if derivatives else 0))
 
-    def _run(
-        self, starts: FloatArray, q: FloatArray, rest: Rest | None, *, derivatives: bool
-    ) -> Shots:
-        """See `run`; what rests before tells which events have already happened."""
+    def _at_rest(self, resting: Resting, q: FloatArray) -> Rest:
+        self.check_unknowns(q)
+        return resting.start_of(self._resting_unknowns, q)
+
+    @cached_property
+    def _resting_unknowns(self) -> IntArray:
+        """Places of the unknowns that the state at rest depends on."""
+        assert self.ivp.rest is not None, "called only where the start is at rest"
+        return np.array([self.ivp.unknowns.index(n) for n in self.ivp.rest.unknowns], dtype=np.intp)
+
+    def _run(self, starts: FloatArray, q: FloatArray, rest: Rest | None, by: FloatArray) -> Shots:
+        """See `run`; what rests before tells which events have already happened.
+
+        by  (n_x, n_d) derivatives of each start, along what moves it and then along all unknowns;
+            without columns if no derivatives are needed
+        """
         self.check_shapes(starts, q)
-        shots = self.nothing(None if derivatives else 0, "")
+        shots = self.nothing(by.shape[1], "")
         status, reasons = [Status.CONVERGED] * len(starts), [""] * len(starts)
         for k, start in enumerate(starts):
-            course = _Course(self, k, np.asarray(q, dtype=float), shots, derivatives=derivatives)
+            course = _Course(self, k, np.asarray(q, dtype=float), shots, by)
             try:
                 if not np.isfinite(start).all():
                     raise BrokenError(NO_START)
@@ -138,9 +148,9 @@ class SwitchedIntervals(Intervals):
         return Local(self.ivp)
 
     @cached_property
-    def moded(self) -> dict[bytes, InitialValueProblem]:
-        """The inner problem with the modes as tables, by the modes."""
-        return {}
+    def stretches(self) -> Stretches:
+        """Inner intervals from one switch to the next."""
+        return Stretches(self.inner)
 
 
 def switched(
@@ -170,16 +180,15 @@ class SwitchedApproach(Approach):
 
     def __call__(self, q: FloatArray) -> Iterator[Stage]:
         """See `Approach`."""
-        of, shots = self.intervals, self.intervals.nothing(None, "")
-        course = _Course(of, 0, q, shots, derivatives=True)
+        of, shots = self.intervals, self.intervals.nothing(len(q), "")
         start, by = of.start(q)
-        below = np.vstack([by, np.eye(len(q))])
+        course = _Course(of, 0, q, shots, by)
         try:
             if not np.isfinite(start).all():
                 raise BrokenError(NO_START)
             course.begin(start)
             for _ in range(MOST_BEFORE):
-                yield Stage(course.x, course.by @ below, course.true.copy())
+                yield Stage(course.x, course.by, course.true.copy())
                 if not (yield from course.stages(self.lengths)):
                     return
             raise BrokenError(ENDLESS.format(MOST_BEFORE))
@@ -192,7 +201,7 @@ class SwitchedApproach(Approach):
 class _Course:
     """One interval, from switch to switch.
 
-    x, by   states (n_x,), and their derivatives (n_x, n_d) by its start and the unknowns
+    x, by   states (n_x,), and their derivatives (n_x, n_d); the last columns are the unknowns'
     true    (n_gaps,) whether each gap is positive
     size    (n_gaps,) how large each gap is: by the sizes of its states, and the largest met so far
     off     (n_gaps,) what gaps at 0 are off it by errors of integration, with the wrong sign
@@ -200,19 +209,19 @@ class _Course:
     """
 
     def __init__(
-        self, of: SwitchedIntervals, k: int, q: FloatArray, shots: Shots, *, derivatives: bool
+        self, of: SwitchedIntervals, k: int, q: FloatArray, shots: Shots, by: FloatArray
     ) -> None:
         self.of, self.ivp, self.local, self.q, self.shots = of, of.ivp, of.local, q, shots
-        self.k, self.derivatives = k, derivatives
+        self.k, self.by, self.n_d = k, by, by.shape[1]
+        self.derivatives = self.n_d > 0
         assert of.ivp.switching is not None, "called only for problems with switches"
         self.given = of.ivp.switching
         self.t, self.end = (float(v) for v in of.cut.nodes[k : k + 2])
         self.rows = np.arange(*of.cut.rows[k : k + 2])
         self.n_x = len(of.ivp.states)
-        self.n_d = self.n_x + len(q) if derivatives else 0
         self.pending: list[Due] = []
         self.size = np.zeros(self.given.gaps.numel())
-        self.x, self.by = np.zeros(0), np.zeros((0, 0))
+        self.x = np.zeros(0)
         self.true = np.zeros(len(self.size), dtype=bool)
         self.off = np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
@@ -272,7 +281,7 @@ class _Course:
 
     def begin(self, start: FloatArray, rest: Rest | None = None) -> None:
         """What is true at the start, and what happens at times that are known; see `run`."""
-        self.x, self.by = start, np.eye(self.n_x, self.n_d)
+        self.x = start
         for j, function in enumerate(self.local.times):
             if function is not None:
                 (time, slope), by = timed(function, self.q)
@@ -358,8 +367,11 @@ class _Course:
             self.pending.append(due)
 
     def _wide(self, by_unknown: FloatArray) -> FloatArray:
-        """A derivative by the unknowns as one by start and unknowns."""
-        return np.concatenate([np.zeros(self.n_x), by_unknown])[: self.n_d]
+        """(..., n_d) a derivative by the unknowns (..., n_q)."""
+        wide = np.zeros((*by_unknown.shape[:-1], self.n_d))
+        if self.derivatives:
+            wide[..., self.n_d - len(self.q) :] = by_unknown
+        return wide
 
     def _inputs(self, *, after: bool) -> tuple[FloatArray, FloatArray]:
         """Inputs now, and their slopes, just before or just after."""
@@ -386,15 +398,8 @@ class _Course:
     def _from(
         self, begin: float, x: FloatArray, stop: float, times: FloatArray, *, derivatives: bool
     ) -> Shots:
-        modes = self.true[: self.given.modes]
-        key = modes.tobytes()
-        if key not in self.of.moded:
-            tables = list(self.of.inner.ivp.tables)
-            for i, value in enumerate(modes, start=len(tables) - len(modes)):
-                tables[i] = Table(np.array([self.ivp.t0]), np.array([float(value)]), hold=True)
-            self.of.moded[key] = replace(self.of.inner.ivp, tables=tuple(tables))
-        over = self.of.inner.over(self.of.moded[key], np.array([begin, stop]), times)
-        return over.run(x[None], self.q, derivatives=derivatives)
+        between = self.of.stretches(self.true[: self.given.modes], begin, stop, times)
+        return between.run(x[None], self.q, derivatives=derivatives)
 
     def _advance(self, stop: float, *, is_after: bool) -> None:
         """Integrate to a time, which nothing interrupts, and report what is measured till then.
@@ -409,12 +414,14 @@ class _Course:
         if shots.steps is not None and self.shots.steps is not None:
             self.shots.steps[self.k] += shots.steps[0]
         if self.derivatives:
-            below = np.eye(len(self.q), self.n_d, self.n_x)
+            below = np.eye(len(self.q), self.n_d, self.n_d - len(self.q))
             shots = shots.along(np.vstack([self.by, below]))
-        n_h, rows = self.ivp.measured.numel(), self.rows[taken]
-        out, ends = self.shots, [n_h, n_h + self.n_x]
-        out.measured[rows], out.states[rows], _ = np.split(shots.measured, ends, axis=1)
-        out.measured_by[rows], out.states_by[rows], _ = np.split(shots.measured_by, ends, axis=1)
+        out, rows = self.shots, self.rows[taken]
+        n_h = out.measured.shape[1]
+        states = slice(n_h, n_h + self.n_x)
+        out.measured[rows], out.states[rows] = shots.measured[:, :n_h], shots.measured[:, states]
+        out.measured_by[rows] = shots.measured_by[:, :n_h]
+        out.states_by[rows] = shots.measured_by[:, states]
         if not shots.status[0].usable:
             raise BrokenError(shots.reason[0])
         self.t, self.x, self.by = stop, shots.ends[0], shots.ends_by[0]
@@ -494,8 +501,7 @@ class _Course:
         here = self.local.jumps[j](*self._point(after=True))
         after, by_x, by_t, by_q = (np.asarray(v) for v in here)
         if self.derivatives:
-            own = np.hstack([np.zeros((self.n_x, self.n_x)), by_q])
-            self.by = by_x @ self.by + np.outer(by_t, by) + own
+            self.by = by_x @ self.by + np.outer(by_t, by) + self._wide(by_q)
         self.x, self.off = after.ravel(), np.zeros(len(self.size))
         if not np.isfinite(self.x).all():
             raise BrokenError(f"An event sets a state to a value that is not finite {at(self.t)}.")

@@ -1,15 +1,20 @@
 """What switches of an initial value problem need at one point: functions, times and crossings."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import augmented
+from igpe.dynamics.integrators.base import Intervals
 from igpe.dynamics.integrators.consistent import Consistent
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
+from igpe.problem.inputs import Table
+
+MOST_KEPT = 50  # stretches between switches
 
 DELAYED = (
     "Multiple shooting does not support an event with both `when` and a delay, because the delay "
@@ -97,6 +102,37 @@ class Implicit:
             raise BrokenError(self._consistent.reason(t))
         self._last = root
         return root * self.size
+
+
+class Stretches:
+    """The intervals from one switch to the next, of equations without switches.
+
+    The last ones are kept: most switches are at the same times in every run.
+    """
+
+    def __init__(self, inner: Intervals) -> None:
+        self._inner, self._known = inner, dict[Any, Intervals]()
+        self._moded: dict[bytes, InitialValueProblem] = {}
+
+    def __call__(self, modes: BoolArray, begin: float, end: float, times: FloatArray) -> Intervals:
+        """One interval with such modes (n_modes,), which reports at `times` (n,)."""
+        key = modes.tobytes(), begin, end, times.tobytes()
+        if key not in self._known:
+            if len(self._known) == MOST_KEPT:
+                self._known.pop(next(iter(self._known)))
+            nodes = np.array([begin, end])
+            self._known[key] = self._inner.over(self._with(modes), nodes, times)
+        return self._known[key]
+
+    def _with(self, modes: BoolArray) -> InitialValueProblem:
+        """The equations with modes as their last tables."""
+        if (key := modes.tobytes()) not in self._moded:
+            given = self._inner.ivp
+            tables = list(given.tables)
+            for i, value in enumerate(modes, start=len(tables) - len(modes)):
+                tables[i] = Table(np.array([given.t0]), np.array([float(value)]), hold=True)
+            self._moded[key] = replace(given, tables=tuple(tables))
+        return self._moded[key]
 
 
 class Due(NamedTuple):

@@ -40,7 +40,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.deadline import Deadline, finishing, require_going_on
+from igpe.core.deadline import Deadline, finishing, require_going_on, session
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
@@ -355,18 +355,24 @@ class Residuals:
             raise ExhaustedError
         self.calls += 1
         every = []
-        for run in self.runs:
-            with allowance(allowed() if self.most_steps is None else self.most_steps):
-                trajectory = run.simulation.run(x[run.index], derivatives=derivatives)
-            steps, columns = max(trajectory.steps, len(trajectory.times)), 1
-            if derivatives:
-                columns += len(run.index)
-            self.work += OVERHEAD + steps * len(run.ivp.states) * columns
-            if not trajectory.status.usable:
-                self.broken = Broken(run.name, trajectory.status, trajectory.reason)
-                return None
-            every.append(trajectory)
+        with session():  # one for all runs: to open it takes as long as a short integration
+            for run in self.runs:
+                trajectory = self._trajectory(run, x, derivatives=derivatives)
+                if not trajectory.status.usable:
+                    self.broken = Broken(run.name, trajectory.status, trajectory.reason)
+                    return None
+                every.append(trajectory)
         return every
+
+    def _trajectory(self, run: Run, x: FloatArray, *, derivatives: bool) -> Trajectory:
+        with allowance(allowed() if self.most_steps is None else self.most_steps):
+            trajectory = run.simulation.run(x[run.index], derivatives=derivatives)
+        plain, columns = trajectory.plain, 1
+        steps = max(trajectory.steps - plain, len(trajectory.times))
+        if derivatives:
+            columns += len(run.index)
+        self.work += OVERHEAD + (steps * columns + plain) * len(run.ivp.states)
+        return trajectory
 
     def limit_steps(self, x: FloatArray) -> bool:
         """Give up integrations that take far more steps than those at x (n,), a good point.

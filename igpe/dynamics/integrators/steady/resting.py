@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
 from igpe.dynamics.integrators.crossings import GRAZING
 from igpe.dynamics.integrators.limits import allowed
@@ -152,6 +152,11 @@ class Resting:
             by = [ca.densify(ca.jacobian(gaps, v)) for v in (rest.x, rest.q)]
             self._gaps = ca.Function("gaps", [rest.x, rest.u, rest.q], [ca.densify(gaps), *by])
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the steps to rest move the states alone."""
+        return isinstance(self.approach, SmoothApproach)
+
     def __call__(self, q: FloatArray) -> Rest:
         """The state at rest for unknowns q (n_q,) of the problem that comes to rest."""
         key = allowed(), q.tobytes()
@@ -163,10 +168,11 @@ class Resting:
             self._last = key, found
         return found
 
-    def start_of(self, ivp: InitialValueProblem, q: FloatArray) -> Rest:
-        """The same for unknowns q (n_q,) of a problem that starts there, by all of these."""
-        assert ivp.rest is not None, "asked where it does"
-        own = [ivp.unknowns.index(n) for n in ivp.rest.unknowns]
+    def start_of(self, own: IntArray, q: FloatArray) -> Rest:
+        """The same for unknowns q (n_q,) of a problem that starts there, by all of these.
+
+        own  places of the unknowns of the problem that comes to rest
+        """
         found = self(np.asarray(q, dtype=float)[own])
         wide = np.full((len(found.states), len(q)), np.nan if found.why else 0.0)
         wide[:, own] = found.by_unknown
