@@ -413,10 +413,10 @@ def design(
             Status.INTEGRATION_BROKE,
         )
     require_kept(best)
-    if posed.sampling.free:
-        posed = posed.refined
-        search = replace(search, posed=posed)
-        best = search.refined(best)
+    if posed.sampling.free and best.complete:
+        fine = replace(search, posed=posed.refined)
+        best = fine.refined(best)
+        posed, search = (posed.refined, fine) if best.complete else (posed, search)
     with finishing():
         plan = report(posed, search, best)
     return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))

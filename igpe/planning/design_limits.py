@@ -28,7 +28,8 @@ SMALLEST = 1e-9  # size of a constraint whose values are all 0
 class Margins(NamedTuple):
     """Distances to limits, negative beyond them, relative to the limits' sizes.
 
-    values (m,), by_design (m, n): derivatives by all numbers in the unit cube
+    values (m,), -`BROKEN` where a constraint has no value
+    by_design (m, n): derivatives by all numbers in the unit cube
     """
 
     values: FloatArray
@@ -60,8 +61,9 @@ class PlannedLimits:
         return np.array([most[name] for name in self._families])
 
     def margins(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """Margins (m,) in the model's units, and their derivatives (m, n_choices) by the design;
-        None where the experiment cannot be integrated."""
+        """Margins (m,) in the model's units, and their derivatives (m, n_choices) by the design,
+        not finite where a constraint has no value; None where the experiment cannot be
+        integrated."""
         run, limits = self._simulation.run(design), self._limits
         if not run.status.usable:
             return None
@@ -75,13 +77,13 @@ class PlannedLimits:
         c = value.full().ravel()
         margins = np.concatenate([(c - limits.low)[self._low], (limits.high - c)[self._high]])
         slopes = np.concatenate([slope[self._low], -slope[self._high]])
-        return (margins, slopes) if np.isfinite(margins).all() else None
+        return margins, slopes
 
     def learn(self, designs: Sequence[FloatArray]) -> None:
         """Take the sizes of constraints whose bound is 0 from their values at these designs."""
         runs = [run[0] for run in map(self.margins, designs) if run is not None]
         if runs:
-            seen = self._largest(np.abs(runs).max(axis=0))
+            seen = self._largest(np.abs(np.nan_to_num(runs, posinf=0, neginf=0)).max(axis=0))
             self.sizes = np.where(self.sizes > SMALLEST, self.sizes, seen)
 
 
@@ -111,7 +113,8 @@ def planned_limits(
     for i, choice in enumerate(plan.choices):
         place[names.index(choice.unknown) if choice.unknown in names else len(names) + i, i] = 1.0
     watched = sensitivity_problem(limits.watching(ivp), plan.choices, known, {})
-    simulation = integrator.simulation(watched, limits.times, sensitivities=True)
+    times = limits.times if limits.readings else np.array([ivp.t0])  # of unknowns alone
+    simulation = integrator.simulation(watched, times, sensitivities=True)
     return PlannedLimits(limits, simulation, place, held)
 
 
@@ -171,8 +174,9 @@ class DesignLimits:
                     return None
                 wide = np.zeros((len(run[0]), len(cube)))
                 wide[:, e * len(part) : (e + 1) * len(part)] = run[1] * width
-                values.append(run[0] / limits.sizes)
-                slopes.append(wide / limits.sizes[:, None])
+                known = np.isfinite(run[0]) & np.isfinite(run[1]).all(axis=1)
+                values.append(np.where(known, run[0] / limits.sizes, -BROKEN))
+                slopes.append(np.where(known[:, None], wide / limits.sizes[:, None], 0.0))
         return Margins(np.concatenate(values), np.concatenate(slopes))
 
     def linear(self, taken: BoolArray) -> Margins:
@@ -244,11 +248,12 @@ class DesignLimits:
 
     def violated(self, cube: FloatArray, taken: BoolArray) -> list[str]:
         """Names of the limits that a design violates."""
-        model, linear = self.of_model(cube), self.linear(taken)
-        if model is None:
-            return []
+        model, linear = self.of_model(cube) or self._broken(len(cube)), self.linear(taken)
         names = [n for _ in range(self.count) for limits in self.path for n in limits.names]
         pairs = zip(names, model.values, strict=True)
         families = [name.split(" at ")[0] for name, margin in pairs if margin < -KEPT]
-        paid = (linear.values + linear.by_design @ cube)[self._ramps :]
-        return [*dict.fromkeys(families), *["the budgets"] * bool((paid < -KEPT).any())]
+        margins = linear.values + linear.by_design @ cube
+        steep, paid = np.split(margins, [self._ramps])
+        others = {"`steepest`": steep, "the budgets": paid}
+        broken = [name for name, values in others.items() if (values < -KEPT).any()]
+        return [*dict.fromkeys(families), *broken]

@@ -192,26 +192,37 @@ class DesignSearch:
         return self._best(candidates)._replace(complete=complete) if candidates else None
 
     def refined(self, best: BestDesign) -> BestDesign:
-        """The best design once more, if sampling times are free: with times of the fine grid."""
+        """The best design once more, if sampling times are free: with times of the fine grid.
+
+        At Ctrl-C the design as it was, not complete.
+        """
         plan = self.posed.plan
         cube = ((best.design - plan.lower) / plan.width).ravel()
-        one = self._sampled(cube, thorough=True)
-        assert one is not None, "the design was integrated before"
-        if best.complete and plan.choices:
-            moved = self._improved(cube, 1.0, one.chosen)
-            one = one if moved is None or moved.rank <= one.rank else self._finished(moved)
-        return self._best([one])._replace(values=best.values, complete=best.complete)
+        try:
+            one = self._sampled(cube, thorough=True)
+            assert one is not None, "the design was integrated before"
+            if plan.choices:
+                moved = self._improved(cube, 1.0, one.chosen)
+                one = one if moved is None or moved.rank <= one.rank else self._finished(moved)
+        except KeyboardInterrupt:
+            return best._replace(complete=False)
+        return self._best([one])._replace(values=best.values)
 
     def _best(self, candidates: list[SampledDesign]) -> BestDesign:
-        """The best one, experiments without samples last."""
+        """The best one, experiments without samples last.
+
+        A criterion of unknowns that one experiment has for itself names this one: all stay in order
+        """
         design, chosen, violation = max(candidates, key=lambda one: one.rank)
-        order = np.argsort(~chosen.times.any(axis=1), kind="stable")
+        places, interest = self.posed.space.places, self.posed.space.interest
+        in_some = (places[..., None] == interest).any(axis=1).sum(axis=0) % self.count > 0
+        order = np.argsort(~chosen.times.any(axis=1) & ~in_some.any(), kind="stable")
         violated: list[str] = []
         if violation > 0:
             cube = (design - self.posed.plan.lower) / self.posed.plan.width
             violated = self.limits.violated(cube.ravel(), chosen.times)
         values = tuple(one.chosen.value for one in candidates if one.violation == violation)
-        chosen = chosen._replace(taken=chosen.taken[order])
+        chosen = chosen._replace(taken=chosen.taken[order], weights=chosen.weights[order])
         return BestDesign(design[order], chosen, values, tuple(violated))
 
     def _finished(self, best: SampledDesign) -> SampledDesign:

@@ -164,9 +164,10 @@ def discriminate(
             Status.INTEGRATION_BROKE,
         )
     require_kept(best)
-    if design.first.sampling.free:
-        design = design.refined
-        best = replace(search, posed=design).refined(best)
+    if design.first.sampling.free and best.complete:
+        fine = design.refined
+        best = replace(search, posed=fine).refined(best)
+        design = fine if best.complete else design
     with finishing():
         plan = _report(design, best, criterion, known, seed)
     return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))

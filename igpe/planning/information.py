@@ -138,7 +138,8 @@ class ModifiedE(_OfInterest):
     def log_information(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
         values = np.maximum(np.linalg.eigvalsh(covariance), np.finfo(float).tiny)
-        return np.asarray(np.log(values[..., 0]) - np.log(values[..., -1]))
+        least = np.minimum(values[..., 0], UNDETERMINED)  # no information is not round
+        return np.asarray(np.log(least) - np.log(values[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
@@ -147,6 +148,7 @@ class ModifiedE(_OfInterest):
         return np.asarray(np.outer(one, one) / values[0] - np.outer(last, last) / values[-1])
 
 
+UNDETERMINED = 1e12  # relative variance: a larger one is as good as infinite
 RIDGE = 1e-12  # of the diagonal: rounding alone makes singular matrices this regular
 NOTHING = 1e-30  # information of an unknown that no measurement depends on
 SINGULAR = 1e-7  # of the largest singular value: what is below are errors of integration

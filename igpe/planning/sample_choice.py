@@ -95,7 +95,7 @@ class SamplingRules:
         the budgets pay for: combined one experiment after the other, without what is dominated."""
         alone = [b for b in self.budgets if b.budget.each]
         common = [b for b in self.budgets if not b.budget.each]
-        gains, costs, ends = np.zeros(1), np.zeros((1, len(common))), [list[tuple[int, int]]()]
+        options: list[tuple[FloatArray, FloatArray, list[tuple[int, int]]]] = []
         for e, one in enumerate(each):
             number, last = np.nonzero(np.isfinite(one.gains))
             paid = np.ones(len(number), dtype=bool)
@@ -105,15 +105,21 @@ class SamplingRules:
             own = np.array([b.of(e, number, self.times[last]) for b in common])
             own = own.reshape(len(common), len(number)).T
             kept = _not_dominated(one.gains[number, last], own)
-            number, last, own = number[kept], last[kept], own[kept]
-            total = (gains[:, None] + one.gains[number, last]).ravel()
+            number, last = number[kept], last[kept]
+            pairs = list(zip(number.tolist(), last.tolist(), strict=True))
+            options.append((one.gains[number, last], own[kept], pairs))
+        gains, costs, ends = np.zeros(1), np.zeros((1, len(common))), [list[tuple[int, int]]()]
+        most = np.array([b.most for b in common])
+        for e, (gain, own, pairs) in enumerate(options):
+            # settings with negative costs: later experiments may pay for this one
+            later = sum((o.min(axis=0) for _, o, _ in options[e + 1 :]), np.zeros(len(common)))
+            total = (gains[:, None] + gain).ravel()
             cost = (costs[:, None] + own).reshape(len(total), len(common))
-            within = np.flatnonzero((cost <= [b.most for b in common]).all(axis=1))
+            within = np.flatnonzero((cost + later <= most).all(axis=1))
             within = within[_not_dominated(total[within], cost[within])]
             gains, costs = total[within], cost[within]
-            before, added = np.divmod(within, len(number))
-            pairs = zip(before, added, strict=True)
-            ends = [[*ends[i], (int(number[k]), int(last[k]))] for i, k in pairs]
+            before, added = np.divmod(within, len(pairs))
+            ends = [[*ends[i], pairs[k]] for i, k in zip(before, added, strict=True)]
         return ends[int(np.argmax(gains))]
 
 
@@ -321,9 +327,10 @@ class _Exchanges:
             if best.value >= best.bound - CLOSED:
                 break
             kept = (k % 2) * best.taken * (random.uniform(size=(*shape[:2], 1)) < KEPT)
-            is_part = bool(self.allowed.budgets) and k % 2 == 1
+            part = np.asarray(kept, dtype=bool)
+            is_part = self.allowed.budgets and k % 2 and self.allowed.affords(part.any(axis=2))
             filled = self.allowed.best(random.uniform(size=shape) + shape[1] * kept)
-            end = self.ended(np.asarray(kept, dtype=bool) if is_part else filled)
+            end = self.ended(part if is_part else filled)
             if end.value > best.value:
                 best = best._replace(taken=end.taken, value=end.value)
         return best
@@ -366,7 +373,8 @@ class _Exchanges:
         judge = self.gained.judge
         less, *values = judge.together([judge(one) for one in moves])
         best = int(np.argmax(values))
-        if i is not None and less > values[best] and not judge.criterion.concave:
+        leaves_out = i is not None and not judge.criterion.concave and self.allowed.affords(left)
+        if leaves_out and less > values[best]:
             return left, float(less)
         left[tuple(places[best])] = True
         return left, float(values[best])
