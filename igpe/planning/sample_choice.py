@@ -328,7 +328,11 @@ class _Exchanges:
                 break
             kept = (k % 2) * best.taken * (random.uniform(size=(*shape[:2], 1)) < KEPT)
             part = np.asarray(kept, dtype=bool)
-            is_part = self.allowed.budgets and k % 2 and self.allowed.affords(part.any(axis=2))
+            is_part = (
+                self.allowed.budgets
+                and k % 2
+                and self.allowed.affords(np.asarray(part.any(axis=2)))
+            )
             filled = self.allowed.best(random.uniform(size=shape) + shape[1] * kept)
             end = self.ended(part if is_part else filled)
             if end.value > best.value:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from igpe.core.errors import ProblemError
-from igpe.core.json_form import Stored
+from igpe.core.json_form import Stored, made
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.planning.design import design
 from igpe.planning.design_problem import Values
@@ -27,8 +27,18 @@ class SeriesRecord(Stored, name="series of plans"):
     sheets  for each plan with measurements, its table as a dict {column: values}
     """
 
-    plans: tuple[Plan, ...] = ()
-    sheets: tuple[Mapping[str, Any], ...] = ()
+    plans: tuple[Plan, ...]
+    sheets: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of_entries(cls, stored: Mapping[str, Any]) -> "SeriesRecord":
+        """Recreate the content; `stored["functions"]` contains the functions of time."""
+        functions = stored.get("functions", NONE)
+        plans = [Plan.of_entries({**plan, "functions": functions}) for plan in stored["plans"]]
+        record = made(cls, stored, {"plans": tuple(plans)})
+        if not 0 <= len(record.plans) - len(record.sheets) <= 1:
+            raise ValueError(f"{len(record.plans)} plans, {len(record.sheets)} sheets")
+        return record
 
 
 class DesignSeries(Shown):
@@ -53,11 +63,10 @@ class DesignSeries(Shown):
                 f"DesignSeries got a {type(problem).__name__}; expected an igpe.Problem or an "
                 "igpe.planning.ProblemWithoutData."
             )
-        self.path, self._begin, self._record = Path(path), problem, SeriesRecord()
+        self.path, self._begin, self._record = Path(path), problem, SeriesRecord((), ())
         if self.path.exists():
             stored = SeriesRecord.form().read(self.path)
-            plans = [{**plan, "functions": functions} for plan in stored["plans"]]
-            self._record = SeriesRecord.from_dict({**stored, "plans": plans})
+            self._record = SeriesRecord.from_dict({**stored, "functions": functions})
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -75,5 +75,10 @@ def test_other_files_and_problems_are_refused(tmp_path):
     path.write_text('{"stored": "plan", "format": 2}')
     with pytest.raises(igpe.errors.DataError, match="not a series of plans"):
         P.DesignSeries(path, nothing())
+    for content in ("[3]", "3", '[{"criterion": "DOptimal"}]'):
+        head = '{"stored": "series of plans", "format": 1, "sheets": [], "plans": '
+        path.write_text(head + content + "}")
+        with pytest.raises(igpe.errors.DataError, match="damaged"):
+            P.DesignSeries(path, nothing())
     with pytest.raises(igpe.errors.ProblemError, match="DesignSeries got a int"):
         P.DesignSeries(path, 3)
