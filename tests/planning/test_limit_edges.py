@@ -1,4 +1,4 @@
-"""Budgets and constraints at their edges: dropped experiments, no values, negative costs, Ctrl-C."""
+"""Edges of budgets and constraints: dropped experiments, no values, negative costs, Ctrl-C."""
 
 import signal
 from itertools import product
