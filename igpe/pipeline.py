@@ -466,7 +466,8 @@ def _refined_best(
     best, first = None, paths[0].corrected
     before = [one.objective for one in begun.values() if np.isfinite(one.objective)]
     if paths[0].usable and np.isfinite(first.objective):
-        best = refine(problem, residuals, first, min(before, default=np.inf))
+        known = min(before, default=np.inf) if is_plain(problem) else np.inf
+        best = refine(problem, residuals, first, known)
     if is_plain(problem) and len(problem.box):
         uncorrected = []
         for path in paths:

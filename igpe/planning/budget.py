@@ -28,7 +28,7 @@ class Budget(Checked):
     at_most     the largest allowed cost, in any unit
     settings    dict {name: cost of one unit}; the name of a state stands for its start value, the
                 name of an operating parameter for its value, and the name of a time-dependent
-                input for its integral over the experiment
+                input for its integral up to the last candidate time
     experiment  cost of each experiment in which samples are taken
     sample      cost of each sample
     time        cost of one unit of time, from the start of an experiment to its last sample

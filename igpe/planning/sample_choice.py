@@ -133,10 +133,12 @@ def _not_dominated(gains: FloatArray, costs: FloatArray) -> IntArray:
         least = np.minimum.accumulate(np.append(np.inf, costs[:-1, 0]))
         return np.asarray(order[costs[:, 0] < least])
     kept: list[int] = []
-    for i, cost in enumerate(costs):
-        if not kept or not (costs[kept] <= cost).all(axis=1).any():
-            kept.append(i)
-    return np.asarray(order[kept])
+    costs = np.ascontiguousarray(costs.T)
+    while len(order):
+        kept.append(int(order[0]))
+        others = np.logical_or.reduce(costs < costs[:, :1])
+        order, costs = order[others], costs[:, others]
+    return np.array(kept, dtype=np.intp)
 
 
 class _BestTimes:

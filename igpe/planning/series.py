@@ -1,13 +1,14 @@
 """Experiments one after the other: plans and their measurements in a file that lasts for days."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
-from igpe.core.errors import ProblemError
+from igpe.core.arguments import shown
+from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.core.json_form import Stored, made
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.planning.design import design
@@ -16,7 +17,7 @@ from igpe.planning.design_variables import ProblemWithoutData
 from igpe.planning.plan import NONE, Plan
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
-from igpe.problem.tables import Data, read_table
+from igpe.problem.tables import Data, numbers, read_table
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,19 @@ class SeriesRecord(Stored, name="series of plans"):
     sheets  for each plan with measurements, its table as a dict {column: values}
     """
 
-    plans: tuple[Plan, ...]
-    sheets: tuple[Mapping[str, Any], ...]
+    plans: tuple[Plan, ...] = ()
+    sheets: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def of_entries(cls, stored: Mapping[str, Any]) -> "SeriesRecord":
-        """Recreate the content; `stored["functions"]` contains the functions of time."""
+    def of_entries(cls, stored: Mapping[str, Any]) -> Self:
+        """Recreate a record; `stored["functions"]` contains the functions of time in its plans."""
         functions = stored.get("functions", NONE)
-        plans = [Plan.of_entries({**plan, "functions": functions}) for plan in stored["plans"]]
-        record = made(cls, stored, {"plans": tuple(plans)})
-        if not 0 <= len(record.plans) - len(record.sheets) <= 1:
-            raise ValueError(f"{len(record.plans)} plans, {len(record.sheets)} sheets")
+        plans = [{**plan, "functions": functions} for plan in stored["plans"]]
+        record = made(cls, {**stored, "plans": plans})
+        if len(record.sheets) > len(record.plans):
+            raise ValueError(f"{len(record.sheets)} sheets of {len(record.plans)} plans")
+        for sheet in record.sheets:
+            pd.DataFrame(sheet)  # raises if columns have different lengths
         return record
 
 
@@ -48,7 +51,8 @@ class DesignSeries(Shown):
     problem    the problem with the measurements before the series, or a `ProblemWithoutData`
     functions  a dict {input: function of time} for inputs that are such functions; the file
                contains only the names of the functions
-    raises     DataError if the file contains no series of plans
+    raises     DataError if the file contains no series of plans, does not fit the problem, or
+               cannot be created
     """
 
     def __init__(
@@ -63,10 +67,22 @@ class DesignSeries(Shown):
                 f"DesignSeries got a {type(problem).__name__}; expected an igpe.Problem or an "
                 "igpe.planning.ProblemWithoutData."
             )
-        self.path, self._begin, self._record = Path(path), problem, SeriesRecord((), ())
-        if self.path.exists():
-            stored = SeriesRecord.form().read(self.path)
-            self._record = SeriesRecord.from_dict({**stored, "functions": functions})
+        if not isinstance(path, str | Path):
+            raise ProblemError(f"The path of a DesignSeries is {shown(path)}; give a file name.")
+        self.path, self._begin, self._record = Path(path), problem, SeriesRecord()
+        self._stored: Mapping[str, Any] = {}  # content of the file
+        if not self.path.exists():
+            self._store(self._record)
+            return
+        self._stored = SeriesRecord.form().read(self.path)
+        self._record = SeriesRecord.from_dict({**self._stored, "functions": functions})
+        try:
+            self._with(self._record.sheets)
+        except IgpeError as error:
+            raise DataError(
+                f"The series in '{path}' does not fit the problem. {error} Give the problem with "
+                "the measurements before the series, or another path."
+            ) from None
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -81,7 +97,11 @@ class DesignSeries(Shown):
     @property
     def problem(self) -> Problem | ProblemWithoutData:
         """The problem with all measurements so far."""
-        pairs = zip(self.plans, self._record.sheets, strict=False)
+        return self._with(self._record.sheets)
+
+    def _with(self, sheets: Sequence[Mapping[str, Any]]) -> Problem | ProblemWithoutData:
+        """The problem with the measurements in these sheets."""
+        pairs = zip(self.plans, sheets, strict=False)
         added = [e for plan, sheet in pairs for e in _measured(plan, pd.DataFrame(sheet))]
         begin = self._begin
         if not added:
@@ -101,10 +121,11 @@ class DesignSeries(Shown):
         """Plan the next experiments by `igpe.design`, and store the plan.
 
         parameters  the parameter values at which igpe linearises the model
-        settings    other arguments of `igpe.design`
-        raises      ProblemError if the last plan has no measurements, and the errors of
-                    `igpe.design`
+        settings    further arguments of `igpe.design`
+        raises      ProblemError if the last plan has no measurements, DataError if the file was
+                    changed elsewhere, and the errors of `igpe.design`
         """
+        self._require_current()
         if self.open_plan is not None:
             raise ProblemError(
                 f"Plan {len(self.plans)} has no measurements yet. Add them with add(data), or "
@@ -119,6 +140,7 @@ class DesignSeries(Shown):
 
         data    the completed `Plan.table()`, or its path. Experiments without rows are left out
         raises  ProblemError if there is no open plan, DataError if the table does not fit the plan
+                or the file was changed elsewhere, and the errors of `Problem`
         """
         if self.open_plan is None:
             raise ProblemError(
@@ -126,9 +148,14 @@ class DesignSeries(Shown):
                 "further measurements."
             )
         table = read_table(data)
-        _measured(self.open_plan, table)
-        sheet = {str(n): table[n].tolist() for n in table.columns}
-        self._store(replace(self._record, sheets=(*self._record.sheets, sheet)))
+        measured = [n for e in _measured(self.open_plan, table) for n in e.measured]
+        used = dict.fromkeys(["time", *measured])
+        sheet: dict[str, Any] = {n: numbers(table, n).tolist() for n in used}
+        if "experiment" in table.columns:
+            sheet["experiment"] = table["experiment"].astype(str).tolist()
+        sheets = (*self._record.sheets, sheet)
+        self._with(sheets)  # raises before anything is stored
+        self._store(replace(self._record, sheets=sheets))
 
     def discard(self) -> None:
         """Remove the last plan from the file, if it has no measurements."""
@@ -152,8 +179,17 @@ class DesignSeries(Shown):
         return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="plan"))
 
     def _store(self, record: SeriesRecord) -> None:
+        self._require_current()
         record.to_json(self.path)
-        self._record = record
+        self._record, self._stored = record, SeriesRecord.form().read(self.path)
+
+    def _require_current(self) -> None:
+        """Raise DataError if the file is not as this series read or wrote it last."""
+        if self.path.exists() and SeriesRecord.form().read(self.path) != self._stored:
+            raise DataError(
+                f"The file '{self.path}' was changed by another DesignSeries or program. Open it "
+                "again with igpe.planning.DesignSeries(path, problem)."
+            )
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         count = len(self.plans)

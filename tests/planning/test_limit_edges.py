@@ -11,7 +11,9 @@ from pyomo import dae
 from test_limits import P, paid, random_rules
 
 import igpe
-from igpe.planning.design_search import DesignSearch
+from igpe.planning.design_problem import read_design
+from igpe.planning.design_search import DesignSearch, SampledDesign
+from igpe.planning.sample_choice import SampleChoice
 
 AT = {"k1": 0.5, "k2": 0.3}
 
@@ -76,11 +78,20 @@ def test_constraints_without_a_value_are_not_taken_as_kept():
 
 
 def test_weights_belong_to_the_experiments_of_the_plan():
-    plan = planned(experiments=3, budgets=P.Budget(5, sample=1, experiment=1))
-    (one,) = plan.experiments
-    heavy = plan.weights[plan.weights["weight"] > 0.9]
-    assert set(heavy["experiment"]) == {one.name}
-    assert set(heavy["time"]) <= set(one.times)
+    """Experiments without samples come last, and their weights with them."""
+    nothing = P.ProblemWithoutData(chain(None), list(AT), ["A"], 10.0, start={"B": 0.0, "C": 0.0})
+    posed = read_design(
+        nothing, AT, free={"A": P.Between(0.5, 2)}, conditions={}, times=[1.0, 2.0],
+        measure={"A": 0.05}, criterion=P.DOptimal(), count=2, existing=True, like=None,
+        integrator=igpe.integrators.Automatic(),
+    )  # fmt: skip
+    taken = np.array([[[False], [False]], [[True], [True]]])
+    chosen = SampleChoice(taken, 0.0, np.inf, taken.astype(float))
+    design = np.array([[0.7], [1.5]])
+    best = DesignSearch(posed, [{}], 1, 1, 0)._best([SampledDesign(design, chosen, 0.0)])
+    assert best.design.ravel().tolist() == [1.5, 0.7]
+    assert (best.chosen.weights == best.chosen.taken).all()
+    assert best.chosen.taken[0].all()
 
 
 def test_modified_e_takes_samples_where_nothing_is_known():

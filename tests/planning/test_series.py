@@ -1,5 +1,7 @@
 """Plans and measurements in a file, day after day."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,3 +84,59 @@ def test_other_files_and_problems_are_refused(tmp_path):
             P.DesignSeries(path, nothing())
     with pytest.raises(igpe.errors.ProblemError, match="DesignSeries got a int"):
         P.DesignSeries(path, 3)
+    with pytest.raises(igpe.errors.ProblemError, match="path of a DesignSeries"):
+        P.DesignSeries(3, nothing())
+    with pytest.raises(igpe.errors.DataError, match="folder"):  # before hours of planning
+        P.DesignSeries(tmp_path / "missing" / "series.json", nothing())
+
+
+@pytest.fixture(scope="module")
+def planned_file(tmp_path_factory):
+    """A file with an open plan, and a completed sheet."""
+    path = tmp_path_factory.mktemp("series") / "series.json"
+    plan = P.DesignSeries(path, nothing()).plan(AT, measure={"A": 0.02}, **GIVEN)
+    return path.read_text(), plan.simulated(seed=1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plans": 3},
+        {"plans": [3]},
+        {"plans": None},
+        {"sheets": [{"time": [1.0], "A": [1.0]}] * 2},
+        {"sheets": [{"time": [1.0, 2.0], "A": [1.0]}]},
+        {"sheets": [{"B": [1.0]}]},
+    ],
+    ids=str,
+)
+def test_damaged_files_are_refused(change, planned_file, tmp_path):
+    path = tmp_path / "series.json"
+    path.write_text(json.dumps({**json.loads(planned_file[0]), **change}))
+    with pytest.raises(igpe.errors.DataError):
+        P.DesignSeries(path, nothing())
+
+
+def test_measurements_that_another_session_stored_are_not_overwritten(planned_file, tmp_path):
+    path = tmp_path / "series.json"
+    path.write_text(planned_file[0])
+    one, other = P.DesignSeries(path, nothing()), P.DesignSeries(path, nothing())
+    one.add(planned_file[1])
+    for change in (other.discard, lambda: other.add(planned_file[1])):
+        with pytest.raises(igpe.errors.DataError, match="changed by another DesignSeries"):
+            change()
+    assert P.DesignSeries(path, nothing()).open_plan is None
+
+
+def test_a_sheet_may_have_notes_and_a_wrong_one_is_not_stored(planned_file, tmp_path):
+    path, sheet = tmp_path / "series.json", planned_file[1]
+    path.write_text(planned_file[0])
+    series = P.DesignSeries(path, nothing())
+    with pytest.raises(igpe.errors.DataError):
+        series.add(sheet.assign(time=sheet["time"] - 10))  # before the experiment starts
+    assert P.DesignSeries(path, nothing()).open_plan is not None
+    series.add(sheet.assign(day=pd.Timestamp("2024-05-01"), note=pd.NA))
+    again = P.DesignSeries(path, nothing()).problem
+    assert again.experiments[0].measurements.of("A")[1] == pytest.approx(sheet["A"])
+    with pytest.raises(igpe.errors.DataError, match="does not fit the problem"):
+        P.DesignSeries(path, again)  # its measurements would count twice
