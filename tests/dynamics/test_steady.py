@@ -10,6 +10,7 @@ import igpe
 from igpe.core.errors import EstimationFailed, Unsupported
 from igpe.dynamics.integrators import switched
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.shooting.residuals import OVERHEAD, Residuals, runs_of
 from igpe.equations.compiled import compiled
 
@@ -127,6 +128,20 @@ def test_steps_to_rest_count_as_work_without_sensitivities():
     assert all(0 < one.plain < one.steps for one in every)
     moved = sum(3 * (one.plain + (one.steps - one.plain) * (1 + len(q))) for one in every)
     assert residuals.work == len(every) * OVERHEAD + moved
+
+
+@pytest.mark.skipif(not compiler(), reason="needs a C compiler")
+def test_a_cost_alone_needs_no_derivatives_and_a_rough_evaluation_fewer_steps():
+    residuals, q = Residuals(several(), Automatic()), np.array(list(TRUTH.values()))
+    cost, alone = residuals.cost(q), residuals.work
+    at = residuals(q)
+    exact = residuals.work - alone
+    assert exact - 2 * OVERHEAD > 2 * (alone - 2 * OVERHEAD)
+    assert cost == pytest.approx(at.cost, rel=1e-6)
+    rough = residuals.rougher(1e-4)
+    before = rough.work
+    assert rough(q).cost == pytest.approx(at.cost, rel=1e-2)
+    assert rough.work - before < exact
 
 
 @pytest.mark.parametrize("given", [{"measured": ["A"]}, {"local": ["k"], "measured": ["sum"]}])

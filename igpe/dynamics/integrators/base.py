@@ -150,19 +150,22 @@ class Intervals(ABC):
 
     chains    whether `chained` gives few derivatives through all intervals at the cost of these
     sweeps    whether `recorded` and `swept` give the gradient of a weighted sum
-    compiled  whether the equations run as machine code
     refused   why no interval can be integrated; empty if nothing speaks against it
     slow      why a slower method than usual integrates them; empty if none does
     """
 
     chains: ClassVar[bool] = False
     sweeps: ClassVar[bool] = False
-    compiled: ClassVar[bool] = False
     refused = ""
 
     ivp: InitialValueProblem
     cut: Cut
     slow: str = field(default="", kw_only=True)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the equations run as machine code."""
+        return False
 
     @abstractmethod
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:

@@ -217,7 +217,6 @@ class RungeKuttaIntervals(Intervals):
 
     chains: ClassVar[bool] = True
     sweeps: ClassVar[bool] = True
-    compiled: ClassVar[bool] = True
 
     method: RungeKutta
     needed: Needed
@@ -257,6 +256,11 @@ class RungeKuttaIntervals(Intervals):
             own[:] = by_unknown, columns._replace(rest=self._rest)
         shots = self._run(start[None], q, own[1], states=True)
         return self._wide(shots, len(q)) if len(self._moving) < len(q) else shots
+
+    @property
+    def compiled(self) -> bool:
+        """See `Intervals`."""
+        return True
 
     @property
     def _rest(self) -> int:

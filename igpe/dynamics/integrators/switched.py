@@ -45,6 +45,8 @@ from igpe.dynamics.integrators.steady.resting import (
 from igpe.dynamics.integrators.switches import (
     DELAYED,
     ENDLESS,
+    GRAZES,
+    SLIDES,
     BrokenError,
     Crossing,
     Due,
@@ -61,9 +63,8 @@ FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
 MOST_BEFORE = 200  # on the way to rest
 SETTLING = 20  # modes that may change one another at one time
-AHEAD = 10.0 ** np.arange(
-    -6, 0
-)  # of the horizon: where a gap that is 0 without moving is looked at
+# of the horizon: where a gap that is 0 without moving is looked at
+AHEAD = 10.0 ** np.arange(-6, 0)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,15 @@ class SwitchedIntervals(Intervals):
 
     inner: Intervals
     resting: Resting | None = None
+
+    @property
+    def compiled(self) -> bool:
+        """See `Intervals`."""
+        return self.inner.compiled
+
+    def rougher(self, rtol: float) -> "SwitchedIntervals":
+        """See `Intervals`; the state at rest stays as it is."""
+        return replace(self, inner=self.inner.rougher(rtol))
 
     def start(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See `Intervals`; NaN where the model does not come to rest before."""
@@ -220,8 +230,7 @@ class _Course:
         self.rows = np.arange(*of.cut.rows[k : k + 2])
         self.n_x = len(of.ivp.states)
         self.pending: list[Due] = []
-        self.size = np.zeros(self.given.gaps.numel())
-        self.x = np.zeros(0)
+        self.x, self.size = np.zeros(0), np.zeros(self.given.gaps.numel())
         self.true = np.zeros(len(self.size), dtype=bool)
         self.off = np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
@@ -450,11 +459,7 @@ class _Course:
         j, found = crossing.gap, self._slopes(after=False)
         rate = found.rates[j]
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
-            raise BrokenError(
-                "A trajectory touches the threshold of a condition on states without crossing it "
-                f"{at(self.t)} (grazing). Derivatives with respect to the unknowns do not exist "
-                "there."
-            )
+            raise BrokenError(GRAZES.format(at(self.t)))
         by = np.zeros(self.n_d)
         g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
         if self.derivatives:
@@ -527,11 +532,7 @@ class _Course:
         else:
             raise BrokenError(f"Conditions on states trigger each other endlessly {at(self.t)}.")
         if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
-            raise BrokenError(
-                f"A condition on states switches back immediately {at(self.t)} (sliding): each "
-                "branch leads back to the other. Add hysteresis, for example two events "
-                "(igpe.Event) that set an additional state, or write a smooth transition."
-            )
+            raise BrokenError(SLIDES.format(at(self.t)))
 
     def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:
         """Whether a gap is now positive, or becomes so; None where it is 0 and nothing is known."""

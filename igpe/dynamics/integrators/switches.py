@@ -22,6 +22,15 @@ DELAYED = (
 )
 
 
+GRAZES = (
+    "A trajectory touches the threshold of a condition on states without crossing it {} (grazing). "
+    "Derivatives with respect to the unknowns do not exist there."
+)
+SLIDES = (
+    "A condition on states switches back immediately {} (sliding): each branch leads back to the "
+    "other. Add hysteresis, for example two events (igpe.Event) that set an additional state, or "
+    "write a smooth transition."
+)
 ENDLESS = "More than {} events occurred."
 
 
