@@ -59,7 +59,7 @@ same unknown:
 
 """
 GROWTH = """
-For a chain of reactions, the time of `igpe.estimate` grows with a power of each number in this
+For a chain of reactions, the run time of `igpe.estimate` grows as a power of each number in this
 table (`benchmarks/growth.py`):
 
 """

@@ -166,8 +166,9 @@ class RouteSelection:
             become candidates; values above 10 are treated as 10. The value 2 corresponds to the
             95 % confidence region for two parameters and about twelve independent values in the
             smoothed slopes (Beale 1960: 1 + p / (n - p) F)
-    most    maximum number of these additional candidates; igpe takes the optima with the smallest
-            ratios of their objective to the smallest objective of the same algebraic problem
+    most    maximum number of these additional candidates; igpe divides the objective of each
+            optimum by the best objective of its algebraic problem, and takes the optima with the
+            smallest ratios
     """
 
     linear: Route = LinearRoute()
@@ -192,7 +193,7 @@ class RouteSelection:
 class Algebraic:
     """One candidate of step 3.
 
-    parameters  unknown -> value, of all groups and of start values read off the curves
+    parameters  a dict {unknown: value}, of all groups and of start values read off the curves
     answers     one per group: the group and what its route found
     curves      the smoothed measurements it came from
     origin      smoothing and form, in words

@@ -89,7 +89,7 @@ def agreeing(reached: Iterable[float]) -> int:
 class Iterate(NamedTuple):
     """State of multiple shooting after an iteration.
 
-    parameters  unknown -> value
+    parameters  a dict {unknown: value}
     objective   as the stage counts it, in standard deviations
     gap         the largest between two intervals, relative to the size of its state
     nodes       of each experiment (K + 1,) the times at which intervals begin and the last ends
@@ -107,9 +107,9 @@ class Iterate(NamedTuple):
 class Horizon(Estimate):
     """An estimate from the measurements up to a certain time (one step of `IncrementalShooting`).
 
-    until         experiment -> time of the last measurement used
+    until         a dict {experiment: time of the last measurement used}
     share         length of this horizon as a fraction of the full horizon
-    lower, upper  unknown -> bounds of the search at its end
+    lower, upper  two dicts {unknown: bound of the search at its end}
     integrations  number of integrations of the model and its sensitivities
     relaxations   number of times that bounds were widened
     iterates      iterates of multiple shooting, if they were recorded

@@ -224,7 +224,7 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
     known, column = ca.SX(symbols), ca.densify(ca.vec(ca.SX(expressions)))
     if len(variables) != known.numel():
         raise ModelError(
-            f"{known.numel()} symbols need the same number of variables; got {len(variables)}."
+            f"Expected {known.numel()} variables, one for each symbol; got {len(variables)}."
         )
     unknown = [s for s in ca.symvar(column) if not ca.depends_on(known, s)]
     if unknown:
@@ -237,6 +237,7 @@ def _operation(name: str, operands: list[Any]) -> Any:
     if name not in OPERATIONS:
         raise ModelError(
             f"CasADi's operation '{name.lower()}' has no counterpart in Pyomo, so this equation "
-            "cannot be given to an outside solver. Write it with smooth functions that Pyomo has."
+            "cannot be given to an outside solver. Rewrite it with smooth functions that Pyomo "
+            "supports."
         )
     return OPERATIONS[name](*operands)

@@ -112,7 +112,7 @@ def elements(formula: str) -> dict[str, float]:
     text = formula if isinstance(formula, str) else ""
     if water := HYDRATE.search(text):  # CuSO4.5H2O, which is no O4.5
         raise ProblemError(
-            f"The formula '{text}' contains '{water[0]}', but igpe reads a point as a decimal "
+            f"The formula '{text}' contains '{water[0]}', but igpe reads a dot as a decimal "
             "point. Write water of crystallisation in parentheses, for example 'CuSO4(H2O)5'."
         )
     for match in PIECE.finditer(text):

@@ -327,9 +327,9 @@ def campaign(
                starts, each with a value for every free unknown
     seed       seed of the starts; the same seed gives the same numbers, whatever the executor and
                the order of the starts
-    executor   where the starts run. None: in this process, one after the other; a number: in that
-               many processes, which igpe starts; otherwise in an executor of concurrent.futures, or
-               in `dask_client.get_executor()`
+    executor   None: run the starts one after the other in this process; a number: in that many
+               processes, started by igpe; otherwise a concurrent.futures executor, or
+               `dask_client.get_executor()`
     store      SQLite file to which igpe writes each start as soon as it is finished. If the file
                already contains a start for the same problem and estimator, igpe does not repeat it
     timeout    time limit for each start, in seconds. igpe stops a start that takes longer and

@@ -203,8 +203,8 @@ def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "The requirement of non-negative spectra shifted these estimates, in standard errors: "
-            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)}. If spectra are "
+            "Requiring non-negative spectra shifted these estimates by (in standard errors): "
+            f"{', '.join(f'{n} {m:+.1f}' for n, m in each)}. If spectra are "
             "zero at many wavelengths, this requirement biases the estimates. The intervals are "
             "therefore those of nonnegative=False, extended to include the estimates."
         )

@@ -141,7 +141,7 @@ def design_cost(budget: Budget, plan: PlannedModel) -> DesignCost:
             raise ProblemError(
                 f"Budget has a cost for '{name}', but igpe does not know the value of '{name}'. "
                 "Give it in `conditions` or `free`, as a number or as a table of times and values; "
-                f"costs are possible for {sorted({*plan.free, *known})}."
+                f"costs can be set only for {sorted({*plan.free, *known})}."
             )
         constant += price * amount(name, known[name])
     return DesignCost(budget, begin, np.array(row), constant)

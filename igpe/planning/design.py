@@ -313,9 +313,9 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The value {posed.values[n]:.4g} of '{n}' is close to 0, so its relative error refers to "
-        f"{size:.4g}, a hundredth of the range of '{n}', instead. To set another size, pass "
-        f"sizes={{{n!r}: ...}}."
+        f"The value {posed.values[n]:.4g} of '{n}' is close to 0, so its error is instead "
+        f"expressed relative to {size:.4g}, one hundredth of the range of '{n}'. To set another "
+        f"size, pass sizes={{{n!r}: ...}}."
         for n, size in near.items()
         if n in posed.plan.shared
     ]
@@ -369,8 +369,9 @@ def design(
                  experiment `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, applied to the relative
                  errors of the unknowns
-    sizes        unknown -> size by which its error is divided, in the unit of the unknown; the
-                 default is its value, but at least a hundredth of its range if the range includes 0
+    sizes        a dict {unknown: size by which its error is divided}, in the unit of the unknown;
+                 the default is its value, but at least a hundredth of its range if the range
+                 includes 0
     experiments  number of experiments to plan together
     existing     whether to include the measurements of the problem's experiments; priors are always
                  included

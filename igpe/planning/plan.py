@@ -28,7 +28,7 @@ from igpe.results.plots.uncertainty import plot_plan
 class PlannedExperiment:
     """One planned experiment.
 
-    settings    name -> chosen value, as in `Plan.settings`
+    settings    a dict {name: chosen value}, as in `Plan.settings`
     start, inputs, start_time  as for `Experiment`
     times       (n,) times of the samples; measured: names of the quantities to measure in each
                 sample
@@ -53,7 +53,7 @@ class PlannedExperiment:
     ) -> "PlannedExperiment":
         """Recreate a planned experiment from its stored entries.
 
-        functions  input -> its function of time (only the name of the function is stored)
+        functions  a dict {input: function of time}; only the names of the functions are stored
         raises     DataError if one is missing
         """
         start, inputs = (
@@ -225,8 +225,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
                  `experiment`, `time`, `name` and `weight`. Empty for the criterion `ModifiedE`
     notes        remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
-    deviations   measured quantity -> its error model, if standard deviations depend on the model or
-                 are estimated; the planned experiments use these error models
+    deviations   a dict {measured quantity: its error model}, if standard deviations depend on the
+                 model or are estimated; the planned experiments use these error models
     """
 
     experiments: tuple[PlannedExperiment, ...]
@@ -291,7 +291,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     ) -> "Plan":
         """Read a plan that `to_json` wrote, from the text or from the path of the file.
 
-        functions  input -> its function of time; the file contains only the name of the function
+        functions  a dict {input: function of time}; the file contains only the names of the
+                   functions
         raises     DataError if there is no such file, if it contains no plan of this format, or if
                    a function is missing
         """

@@ -108,7 +108,7 @@ class Event(Suggesting):
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
-        """Role and value of each field that can be a number, the name of a parameter or a rule."""
+        """Role and value of each field that can be a number, a parameter name, or a rule."""
         if self.at is not None:
             yield "`at`", self.at
         yield "`delay`", self.delay

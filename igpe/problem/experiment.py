@@ -80,7 +80,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"`start_time` is {shown(begin)}, but the first measurement is at {first:g}; expected "
-            f"a finite number of at most {first:g}."
+            f"a finite number no greater than {first:g}."
         )
     if begin == last:
         raise DataError(

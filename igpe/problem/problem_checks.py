@@ -349,7 +349,8 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{mend or closest(name, instance.scalars)} Parameters must be Vars or mutable "
-            f"Params, without time.{everywhere * any(name in i.scalars for i in problem.instances)}"
+            "Params that are not indexed by time."
+            f"{everywhere * any(name in i.scalars for i in problem.instances)}"
         )
     component = instance.scalars[name]
     if component.is_variable_type() and not component.is_continuous():

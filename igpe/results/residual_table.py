@@ -171,9 +171,9 @@ class Adequacy:
              model is right and the errors are normal and independent; NaN if nothing was tested. It
              is simulated: a value below 0.01 is an upper bound
     reasons  sentences: which residuals are unusual and in what way, or why the fit cannot be judged
-    tests    kind of test -> its p-value: "trend" (all series together), "series" (the most unusual
-             series), "replicates" (their means compared with their scatter), "size" (chi squared
-             and smooth parts, if sigma is known)
+    tests    a dict {kind of test: its p-value}: "trend" (all series together), "series" (the most
+             unusual series), "replicates" (their means compared with their scatter), "size" (chi
+             squared and smooth parts, if sigma is known)
     """
 
     verdict: str

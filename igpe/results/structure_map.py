@@ -14,7 +14,7 @@ from igpe.core.names import in_words
 OVER, SQUARE, UNDER = "overdetermined", "square", "underdetermined"
 DYNAMIC = "left to the dynamics"
 ALGEBRAIC = ("algebraic", "smoothing")  # reached without the dynamics
-LAST = {"dynamic": "Only on the dynamics", "unreachable": "Cannot be estimated"}
+LAST = {"dynamic": "Only from the dynamics", "unreachable": "Cannot be estimated"}
 MOST_NAMED = 12  # names in a sentence, and sentences of one kind
 
 

@@ -145,7 +145,7 @@ BEHAVIOUR = ["right", "rival", "contained", "how"]
 
 @dataclass(frozen=True, repr=False)
 class Rivals(Shown):
-    """Rival models, fitted to the same measurements, the best first.
+    """Rival models, fitted to the same measurements, best first.
 
     table      table indexed by rival, with the columns `unknowns` (their number, including an
                estimated sigma), `objective`, `AICc`, `BIC`, `delta` (AICc minus the smallest AICc),
@@ -155,13 +155,13 @@ class Rivals(Shown):
                square error of predictions of each experiment from a fit to the others: in standard
                deviations, or, if these are unknown, as a fraction of the spread of each quantity)
                and `status` (of the fit)
-    results    rival -> its `Result`, the best first
+    results    a dict {rival: its `Result`}, best first
     behaviour  table of pairs that the measurements do not distinguish, with the columns `right`,
                `rival`, `contained` (whether `rival` can produce all outputs that `right` can
                produce) and `how` ("algebra": proved from Taylor coefficients of the outputs;
                "fits": tested by fits at a few points)
-    failures   rival -> reason why it has no fit
-    problems   rival -> its problem
+    failures   a dict {rival: reason why it has no fit}
+    problems   a dict {rival: its problem}
     complete   False if the run was interrupted
     notes      remarks for the user
     """
@@ -284,8 +284,8 @@ def rivals(
     problems   a dict {name: problem}; all problems must have the same measurements
     settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
-                      others; requires at least two experiments, and no unknowns that belong to only
-                      one of them
+                      others; requires at least two experiments, and every unknown must occur in at
+                      least two of them
     behaviour  whether to check rivals that these measurements do not distinguish: could more
                measurements of the same quantities, under the same conditions, distinguish them?
     nested     a dict {smaller rival: larger rival that contains it}; None: igpe identifies such

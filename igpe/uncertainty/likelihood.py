@@ -35,8 +35,8 @@ from igpe.problem.problem import Problem
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, or what igpe.estimate or the `estimate` of a method returns"
 NO_ERRORS = (
-    "There are at least as many unknowns as measurements, so the errors cannot be estimated. Give "
-    "the experiments standard deviations: Experiment(sigma=...)."
+    "There are at least as many unknowns as measurements, so the errors cannot be estimated. "
+    "Specify standard deviations for the experiments: Experiment(sigma=...)."
 )
 
 

@@ -23,7 +23,7 @@ CHANCE = 0.05  # of a likelihood ratio
 
 @dataclass(frozen=True, repr=False)
 class ModelComparison(Shown):
-    """Comparison of rival models, the best first.
+    """Comparison of rival models, best first.
 
     table  one row for each model, with the columns `unknowns` (their number, including an unknown
            sigma), `objective`, `log_likelihood`, `AIC`, `AICc`, `BIC`, `delta` (AICc minus the

@@ -345,7 +345,7 @@ def test_a_value_near_zero_changes_no_error(a):
     np.testing.assert_allclose(plan.covariance, np.linalg.inv(x.T @ x), rtol=1e-8)
     assert np.isinf(plan.errors["before"]).all()
     assert np.isinf(plan.before)
-    assert any("relative error refers to 0.1" in n for n in plan.notes) == (a < 0.1)
+    assert any("expressed relative to 0.1" in n for n in plan.notes) == (a < 0.1)
 
 
 def test_errors_are_relative_to_what_the_user_says():

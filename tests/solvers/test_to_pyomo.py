@@ -89,5 +89,5 @@ def test_symbol_without_variable_is_named() -> None:
     x, y = ca.SX.sym("x"), ca.SX.sym("why")
     with pytest.raises(ModelError, match="why"):
         to_pyomo(x * y, x, [_model().x])
-    with pytest.raises(ModelError, match="2 symbols need the same number of variables; got 1"):
+    with pytest.raises(ModelError, match="Expected 2 variables, one for each symbol; got 1"):
         to_pyomo(x * y, ca.vertcat(x, y), [_model().x])

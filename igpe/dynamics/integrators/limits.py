@@ -25,8 +25,8 @@ TOO_MANY = (
 )
 INCONSISTENT = "No consistent values of the algebraic variables were found {}."
 BEYOND = (
-    "The equations can hold only outside the model's bounds: {0} = {1:.6g} is not between {2:.6g} "
-    "and {3:.6g}. Widen the bounds of {0} if this value is possible."
+    "The equations have no solution within the model's bounds: {0} = {1:.6g} is not between "
+    "{2:.6g} and {3:.6g}. Widen the bounds of {0} if this value is possible."
 )
 NO_START = "The start values are not finite."
 

@@ -281,7 +281,7 @@ class Restarts(Checked):
 
         gate      cost below which no further start is needed; infinite if errors are unknown
         deadline  time limit for restarts
-        returns   the finished attempts, the best first, also after Ctrl-C
+        returns   the finished attempts, best first, even if interrupted by Ctrl-C
         raises    KeyboardInterrupt if no attempt was finished
         """
         others = distinct_points(self._elsewhere(start, box), start)

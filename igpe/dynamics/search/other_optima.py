@@ -69,10 +69,10 @@ ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are ro
 INTERRUPTED = "The search for other, equally good sets of values was interrupted."
 EXHAUSTED = (
     f"The search for other, equally good sets of values stopped at its limit of {EVALUATIONS} "
-    "evaluations, or at its limit of integration steps. More sets may exist."
+    "evaluations, or at its limit on integration steps. More sets may exist."
 )
 NOT_SEARCHED = "igpe did not search for other, equally good sets of values, because {}"
-TOO_SLOW = "the limit of integration steps was reached before the first new start."
+TOO_SLOW = "the limit on integration steps was reached before the first new start."
 
 
 class Sought(NamedTuple):

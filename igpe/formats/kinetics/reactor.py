@@ -187,7 +187,7 @@ class Reactor:
     quantities can be measured; the experiment gives the inputs.
 
     reactions    strings ("A + B -> C"), or `Reaction` with a rate law
-    bounds       parameter -> (lower, upper)
+    bounds       a dict {parameter: (lower, upper)}
     temperature  temperature, K, used if the experiment does not give the input `T`
     algebraic    species computed by conservation laws instead of their own differential equation
     units        units of the quantities; None: no units

@@ -40,7 +40,7 @@ class Workbook:
 
     runs      the data of each experiment;  time: the column of times, with its unit
     measured  the measured quantities; inputs: quantities that were set and vary in time
-    left_out  header -> reason why the column is not used
+    left_out  a dict {header: reason why the column is not used}
     warnings  sentences about values that are probably wrong, with their rows
     """
 
@@ -155,8 +155,8 @@ class Workbook:
     ) -> pd.DataFrame:
         """All measurements in one table: `time`, the file's headers, and `experiment` if several.
 
-        units   header or name -> unit to which the values are converted; values without a unit
-                are taken to have it, and `.attrs["assumed"]` contains these headers and units
+        units   a dict {header or name: unit to which the values are converted}; values without a
+                unit are taken to have it, and `.attrs["assumed"]` contains these headers and units
         keep    headers or names of the columns to return; by default all
         raises  DataError if a unit does not fit, or cells hold limits of detection
         """
@@ -199,7 +199,7 @@ class Workbook:
         concentration if the start value of its reactant is a number.
 
         model       the builder of the problem's model
-        start       start values as for `Experiment`, or run -> such a dict
+        start       start values as for `Experiment`, or a dict {run: such start values}
         names       a dict {header: name in the model}, for names that differ
         inputs      names of conditions and set quantities to use as inputs; by default those that
                     the model contains

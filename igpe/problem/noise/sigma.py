@@ -190,8 +190,8 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
         level = given.level(table[column].to_numpy(dtype=float))
         if level == 0:
             raise DataError(
-                f"All measurements of '{column}' are 0, where {given} gives no standard "
-                f"deviation. {given.remedy}"
+                f"All measurements of '{column}' are 0, and {given} gives no standard "
+                f"deviation for a value of 0. {given.remedy}"
             )
         return np.full(n, level)
     if not isinstance(sigma, Mapping):

@@ -309,8 +309,8 @@ def certify(
                 At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for
                 `igpe.estimate`
-    executor    where the proof runs. None: in this process; a number: in that many processes;
-                otherwise in an executor, as for `igpe.campaign`. All executors produce the same
+    executor    None: run the proof in this process; a number: in that many processes, started by
+                igpe; otherwise an executor, as for `igpe.campaign`. All executors produce the same
                 tree of boxes; the tree for None may differ. If the search ends early, unfinished
                 boxes are lost, and the tree may also differ between executors
     raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains

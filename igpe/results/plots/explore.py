@@ -59,7 +59,7 @@ def explore(
 class Explorer:
     """Sliders and plot of `igpe.plots.explore`, shown in a notebook.
 
-    parameters  unknown -> value of its slider; `line` contains these values as Python code
+    parameters  a dict {unknown: value of its slider}; `line` contains these values as Python code
     widget      ipywidgets object that contains the sliders and the plot
     """
 

@@ -35,7 +35,7 @@ FILLED = {
 """Colour, strength and hatch: told apart without colour too."""
 MARKS = {
     "estimated without the dynamics": (ALGEBRAIC, "o", BLUE, BLUE),
-    "estimated on the dynamics": (("dynamic",), "o", ORANGE, "none"),
+    "estimated from the dynamics": (("dynamic",), "o", ORANGE, "none"),
     "cannot be estimated": (("unreachable",), "x", "black", "black"),
 }
 """How parameters are reached, and how they are marked."""

@@ -1,4 +1,4 @@
-"""Power series in finite fields, against identities and against derivatives by CasADi."""
+"""Power series over finite fields, against identities and against derivatives by CasADi."""
 
 from fractions import Fraction
 from math import factorial
