@@ -375,7 +375,7 @@ MISTAKES = {
     "flat": (lambda: igpe.Spectra(frame()).baseline(), "where nothing absorbs"),
     "scaled": (
         lambda: igpe.Spectra(frame(), pure={"B": pure()[1]}).scatter_corrected(),
-        "no sums of the known spectra of B",
+        "not sums of the known spectra of B",
     ),
 }
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from test_limits import P, paid, random_rules
+from test_design_limits import P, paid, random_rules
 
 import igpe
 from igpe.planning.design_problem import read_design

@@ -337,7 +337,9 @@ def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, Floa
     assert fit.at is not None
     x, held = fit.x, on_bounds(fit.x, fit.at, box)
     error = root(fit.at.jacobian, held).error(np.eye(len(x)))
-    error = np.where(held, 0.0, np.sqrt(rise) * error)
+    lost = np.isinf(error)  # also at a perfect fit, where `rise` is 0
+    error = np.where(lost, np.inf, np.sqrt(rise) * np.where(lost, 0.0, error))
+    error = np.where(held, 0.0, error)
     for i in np.argsort(-error / np.abs(x).clip(1e-300))[:LOOSE]:
         for bound in (box.upper[i], box.lower[i]):
             is_ratio = bound * x[i] > 0

@@ -67,7 +67,7 @@ def refine(
         why = f" {residuals.broken.sentence}" if residuals.broken else ""
         lost = f"The model could not be integrated at the estimate.{why}"
         refined = Refined(rough, None, (lost,))
-    elif np.isfinite(known) and objective_at(problem, at) - known > WORSE * abs(known):
+    elif objective_at(problem, at) - known > WORSE * abs(known) + _floor(problem):
         refined = Refined(rough, at, polished=False)
     else:
         refined = _refine(problem, residuals, rough, at)

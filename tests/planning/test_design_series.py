@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from test_limits import AT, FREE, P, unconstrained
+from test_design_limits import AT, FREE, P, unconstrained
 
 import igpe
 
