@@ -105,7 +105,7 @@ CONDITIONS: Cases = {
     ),
     "start after measurement": (
         lambda: run(start_time=1.0),
-        "`start_time` is 1 | first measurement is at 0 | at most 0",
+        "`start_time` is 1 | first measurement is at 0 | no greater than 0",
     ),
     "start time ambiguous": (
         lambda: run(table([5, 6, 7])),
@@ -118,7 +118,7 @@ CONDITIONS: Cases = {
     "unknown infinite": (lambda: Unknown(0, INF), "[0, inf] | finite bounds"),
     "guess outside": (lambda: Unknown(0, 1, guess=3), "guess | 3 | [0, 1]"),
     "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "at 1 | Sort"),
-    "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), "at 1 | each time once"),
+    "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), "at 1 | remove duplicates"),
     "input table NaN": (lambda: linear_input([0, 1], [1, NAN]), "NaN or infinite | fill"),
     "input of wrong length": (
         lambda: step_input([0, 1], [1, 1, 1]),
