@@ -34,6 +34,7 @@ FIRST = 10  # choices met that are improved by exchanges
 MOST = 40  # random choices that are improved as well, at most; modified E has many local optima:
 MOST_NOT_CONCAVE = 300
 SETS = 4  # of quantities, the best ones, whose samples are sought from random choices
+COMPARED, COMPARED_BY_ONE = 200, 5000  # options, with several common budgets and with one
 SUBSETS = 3  # experiments of which each may be without samples at first; more take turns
 KEPT = 0.5  # of the best samples, in every other of them
 EXCHANGES = 100_000  # so many single exchanges, divided by those of one round, are their number
@@ -82,45 +83,93 @@ class SamplingRules:
         """The spacing less what rounding may take from it."""
         return self.spacing - ROUNDING * float(self.times[-1] - self.times[0])
 
-    def best(self, gains: FloatArray) -> BoolArray:
-        """The choice of largest sum of gains (n_experiments, n_times, n_measured), of one set."""
+    def best(self, gains: FloatArray) -> tuple[BoolArray, bool]:
+        """The choice of largest sum of gains (n_experiments, n_times, n_measured), of one set, and
+        whether it is certainly the largest: with many options and budgets not all are compared."""
         (chosen,) = self.quantities
         each = [_BestTimes(self, row) for row in gains @ chosen.astype(float)]
-        ends = self._affordable(each) if self.budgets else [one.unlimited for one in each]
+        ends, is_largest = [one.unlimited for one in each], True
+        if self.budgets:
+            ends, is_largest = self._affordable(each)
         taken = np.array([one.chosen(end) for one, end in zip(each, ends, strict=True)])
-        return np.asarray(taken[..., None] & chosen)
+        return np.asarray(taken[..., None] & chosen), is_largest
 
-    def _affordable(self, each: "Sequence[_BestTimes]") -> list[tuple[int, int]]:
+    def _affordable(self, each: "Sequence[_BestTimes]") -> tuple[list[tuple[int, int]], bool]:
         """Number and last one of the samples of each experiment, with the largest sum of gains that
-        the budgets pay for: combined one experiment after the other, without what is dominated."""
-        alone = [b for b in self.budgets if b.budget.each]
-        common = [b for b in self.budgets if not b.budget.each]
-        options: list[tuple[FloatArray, FloatArray, list[tuple[int, int]]]] = []
-        for e, one in enumerate(each):
-            number, last = np.nonzero(np.isfinite(one.gains))
-            paid = np.ones(len(number), dtype=bool)
-            for b in alone:
-                paid &= b.of(e, number, self.times[last]) <= b.most
-            number, last = number[paid], last[paid]
-            own = np.array([b.of(e, number, self.times[last]) for b in common])
-            own = own.reshape(len(common), len(number)).T
-            kept = _not_dominated(one.gains[number, last], own)
-            number, last = number[kept], last[kept]
-            pairs = list(zip(number.tolist(), last.tolist(), strict=True))
-            options.append((one.gains[number, last], own[kept], pairs))
-        gains, costs, ends = np.zeros(1), np.zeros((1, len(common))), [list[tuple[int, int]]()]
-        most = np.array([b.most for b in common])
-        for e, (gain, own, pairs) in enumerate(options):
+        the budgets pay for: combined one experiment after the other, without what is dominated.
+
+        And whether all were compared.
+        """
+        options = [self._options(e, one) for e, one in enumerate(each)]
+        most = np.array([b.most for b in self.budgets if not b.budget.each])
+        joined = _Options(np.zeros(1), np.zeros((1, len(most))), [()], all_compared=True)
+        for e, one in enumerate(options):
             # settings with negative costs: later experiments may pay for this one
-            later = sum((o.min(axis=0) for _, o, _ in options[e + 1 :]), np.zeros(len(common)))
-            total = (gains[:, None] + gain).ravel()
-            cost = (costs[:, None] + own).reshape(len(total), len(common))
+            later = sum((o.costs.min(axis=0) for o in options[e + 1 :]), np.zeros(len(most)))
+            total = (joined.gains[:, None] + one.gains).ravel()
+            cost = (joined.costs[:, None] + one.costs).reshape(len(total), len(most))
             within = np.flatnonzero((cost + later <= most).all(axis=1))
-            within = within[_not_dominated(total[within], cost[within])]
-            gains, costs = total[within], cost[within]
-            before, added = np.divmod(within, len(pairs))
-            ends = [[*ends[i], pairs[k]] for i, k in zip(before, added, strict=True)]
-        return ends[int(np.argmax(gains))]
+            kept, is_all = _to_compare(total[within], cost[within])
+            within = within[kept]
+            before, added = np.divmod(within, len(one.gains))
+            pairs = zip(before, added, strict=True)
+            ends = [(*joined.ends[i], *one.ends[k]) for i, k in pairs]
+            is_all &= joined.all_compared and one.all_compared
+            joined = _Options(total[within], cost[within], ends, all_compared=is_all)
+        return list(joined.ends[int(np.argmax(joined.gains))]), joined.all_compared
+
+    def _options(self, e: int, one: "_BestTimes") -> "_Options":
+        """Numbers and last ones of an experiment's samples that its own budgets pay for."""
+        number, last = np.nonzero(np.isfinite(one.gains))
+        own: list[FloatArray] = []
+        for b in self.budgets:
+            cost = b.of(e, number, self.times[last])
+            if b.budget.each:
+                paid = cost <= b.most
+                number, last = number[paid], last[paid]
+                own = [part[paid] for part in own]
+            else:
+                own.append(cost)
+        costs = np.array(own).reshape(len(own), len(number)).T
+        gains = one.gains[number, last]
+        kept, is_all = _to_compare(gains, costs)
+        ends = [((int(number[k]), int(last[k])),) for k in kept]
+        return _Options(gains[kept], costs[kept], ends, all_compared=is_all)
+
+
+class _Options(NamedTuple):
+    """Choices of the samples of some experiments, with their sums of gains and costs (n, n_costs).
+
+    ends          number and last one of the samples, for each experiment
+    all_compared  False if some choices were left out that might have been the best
+    """
+
+    gains: FloatArray
+    costs: FloatArray
+    ends: Sequence[tuple[tuple[int, int], ...]]
+    all_compared: bool
+
+
+def _to_compare(gains: FloatArray, costs: FloatArray) -> tuple[IntArray, bool]:
+    """Places of choices that are not dominated, and whether these are all."""
+    kept = _not_dominated(gains, costs)
+    fewer = _thinned(gains[kept], costs[kept])
+    return kept[fewer], len(fewer) == len(kept)
+
+
+def _thinned(gains: FloatArray, costs: FloatArray) -> IntArray:
+    """Places of those to compare (n, n_costs): of too many, the largest gain in each cell of a grid
+    over the costs."""
+    n, width = costs.shape
+    most = COMPARED if width > 1 else COMPARED_BY_ONE
+    if n <= most:
+        return np.arange(n)
+    span = np.ptp(costs, axis=0)
+    steps = int(most ** (1 / max(width, 1)))
+    cells = np.floor((costs - costs.min(axis=0)) / np.where(span > 0, span, 1.0) * (steps - 1))
+    order = np.argsort(-gains, kind="stable")
+    _, first = np.unique(cells[order], axis=0, return_index=True)
+    return np.asarray(order[first])
 
 
 def _not_dominated(gains: FloatArray, costs: FloatArray) -> IntArray:
@@ -246,14 +295,15 @@ def _relaxed(gained: DesignInformation, allowed: SamplingRules) -> _Relaxed:
     if not gained.judge.criterion.concave:
         return _Relaxed(np.inf, [], np.full(gained.shape, np.nan))
     share = allowed.at_most / len(allowed.times)
-    met = [allowed.best(gained.gains(np.ones(gained.shape) * allowed.quantities[0] * share))]
+    even = np.ones(gained.shape) * allowed.quantities[0] * share
+    met = [allowed.best(gained.gains(even))[0]]
     weights, bound = met[0].astype(float), np.inf
     mixture = np.ones(1)
     for _ in range(MIXTURES):
         gains = gained.gains(weights)
-        vertex = allowed.best(gains)
+        vertex, is_largest = allowed.best(gains)
         gap = float((gains * (vertex - weights)).sum())
-        bound = min(bound, gained.value(weights) + gap)
+        bound = min(bound, gained.value(weights) + gap) if is_largest else bound
         if gap < CLOSED or any((vertex == v).all() for v in met):
             break
         met.append(vertex)
@@ -335,7 +385,7 @@ class _Exchanges:
                 and k % 2
                 and self.allowed.affords(np.asarray(part.any(axis=2)))
             )
-            filled = self.allowed.best(random.uniform(size=shape) + shape[1] * kept)
+            filled, _ = self.allowed.best(random.uniform(size=shape) + shape[1] * kept)
             end = self.ended(part if is_part else filled)
             if end.value > best.value:
                 best = best._replace(taken=end.taken, value=end.value)

@@ -163,7 +163,7 @@ def test_the_largest_gain_within_budgets_is_the_largest_of_all(seed):
     random = np.random.default_rng(seed)
     rules = random_rules(random, 1 + seed % 3)
     gains = random.uniform(0, 1, (2, 6, 1))
-    found = rules.best(gains)[..., 0]
+    found = rules.best(gains)[0][..., 0]
     assert rules.affords(found)
     assert paid(rules, found)
     everything = product((False, True), repeat=12)

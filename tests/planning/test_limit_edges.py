@@ -108,7 +108,7 @@ def test_the_largest_gain_with_negative_costs_is_the_largest_of_all(seed):
     for cost in rules.budgets:
         cost.fixed[:] = random.uniform(-6, 6, 2)
     gains = random.uniform(0, 1, (2, 6, 1))
-    taken = rules.best(gains)[..., 0]
+    taken = rules.best(gains)[0][..., 0]
     assert paid(rules, taken)
     best = 0.0
     for choice in product((False, True), repeat=12):
