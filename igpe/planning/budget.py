@@ -122,20 +122,18 @@ def design_cost(budget: Budget, plan: PlannedModel) -> DesignCost:
     """
     begin, end = plan.conditions.begin, plan.conditions.end
     known = {**plan.problem.starts[0].fixed, **plan.conditions.inputs, **plan.conditions.start}
-    series, row, constant, first = plan.problem.instance.series, [], 0.0, 0
+    series, row, constant = plan.problem.instance.series, np.zeros(len(plan.choices)), 0.0
 
     def amount(name: str, value: Any) -> float:
         if isinstance(value, Table):
             return integral(value, begin, end)
         return float(value) * (end - begin if name in series else 1.0)
 
-    for name, variable in plan.free.items():
-        own = [c.profile for c in plan.choices[first : first + variable.count]]
-        units = [1.0 if p is None else integral(p[1], begin, end) for p in own]
-        row += [budget.settings.get(name, 0.0) * unit for unit in units]
-        first += variable.count
     for name, price in budget.settings.items():
         if name in plan.free:
+            own = [c.profile for c in plan.choices[plan.places[name]]]
+            units = [1.0 if p is None else integral(p[1], begin, end) for p in own]
+            row[plan.places[name]] = price * np.array(units)
             continue
         if not (is_finite(known.get(name)) or isinstance(known.get(name), Table)):
             raise ProblemError(
@@ -144,7 +142,7 @@ def design_cost(budget: Budget, plan: PlannedModel) -> DesignCost:
                 f"costs can be set only for {sorted({*plan.free, *known})}."
             )
         constant += price * amount(name, known[name])
-    return DesignCost(budget, begin, np.array(row), constant)
+    return DesignCost(budget, begin, row, constant)
 
 
 def integral(table: Table, begin: float, end: float) -> float:

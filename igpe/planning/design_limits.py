@@ -39,7 +39,7 @@ class Margins(NamedTuple):
 class PlannedLimits:
     """The model's constraints in one planned experiment, as functions of the chosen numbers.
 
-    names  (m,) of the constraints, with their times
+    families  (m,) names of the constraints, without their times
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class PlannedLimits:
         self._limits, self._simulation, self._place, self._held = limits, simulation, place, held
         self._low, self._high = np.isfinite(limits.low), np.isfinite(limits.high)
         each = np.array(limits.names, dtype=object)
-        self.names: list[str] = [*each[self._low], *each[self._high]]
+        names = [*each[self._low], *each[self._high]]
+        self.families = [name.split(" at ")[0] for name in names]
         bounds = np.concatenate([limits.low[self._low], limits.high[self._high]])
-        self._families = [name.split(" at ")[0] for name in self.names]
         self.sizes = self._largest(np.abs(bounds))
 
     def _largest(self, values: FloatArray) -> FloatArray:
         """(m,) the largest value of each constraint over its times."""
         most: dict[str, float] = {}
-        for name, value in zip(self._families, values.tolist(), strict=True):
+        for name, value in zip(self.families, values.tolist(), strict=True):
             most[name] = max(most.get(name, SMALLEST), value)
-        return np.array([most[name] for name in self._families])
+        return np.array([most[name] for name in self.families])
 
     def margins(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Margins (m,) in the model's units, and their derivatives (m, n_choices) by the design,
@@ -121,14 +121,12 @@ def planned_limits(
 def _inputs(plan: PlannedModel, numbers: Any) -> dict[str, SymbolicInput]:
     """Free inputs over time as functions of the chosen numbers."""
     inputs: dict[str, SymbolicInput] = {}
-    first = 0
-    for name, variable in plan.free.items():
-        own = range(first, first + variable.count)
-        first += variable.count
-        shapes = [(i, c.profile[1]) for i in own if (c := plan.choices[i]).profile]
+    for name, place in plan.places.items():
+        pairs = zip(ca.vertsplit(numbers[place]), plan.choices[place], strict=True)
+        shapes = tuple((number, c.profile[1]) for number, c in pairs if c.profile)
 
-        def of(time: float, before: bool, shapes: Any = tuple(shapes)) -> Any:
-            return sum(numbers[i] * evaluate(shape, time, before=before) for i, shape in shapes)
+        def of(time: float, before: bool, shapes: Any = shapes) -> Any:
+            return sum(number * evaluate(shape, time, before=before) for number, shape in shapes)
 
         if shapes:
             inputs[name] = of
@@ -243,15 +241,15 @@ class DesignLimits:
 
     def _broken(self, n: int) -> Margins:
         """Margins (m,) where an experiment cannot be integrated."""
-        m = self.count * sum(len(limits.names) for limits in self.path)
+        m = self.count * sum(len(limits.families) for limits in self.path)
         return Margins(np.full(m, -BROKEN), np.zeros((m, n)))
 
     def violated(self, cube: FloatArray, taken: BoolArray) -> list[str]:
         """Names of the limits that a design violates."""
         model, linear = self.of_model(cube) or self._broken(len(cube)), self.linear(taken)
-        names = [n for _ in range(self.count) for limits in self.path for n in limits.names]
+        names = [n for _ in range(self.count) for limits in self.path for n in limits.families]
         pairs = zip(names, model.values, strict=True)
-        families = [name.split(" at ")[0] for name, margin in pairs if margin < -KEPT]
+        families = [name for name, margin in pairs if margin < -KEPT]
         margins = linear.values + linear.by_design @ cube
         steep, paid = np.split(margins, [self._ramps])
         others = {"`steepest`": steep, "the budgets": paid}

@@ -196,12 +196,11 @@ class DesignSearch:
 
         At Ctrl-C the design as it was, not complete.
         """
-        plan = self.posed.plan
-        cube = ((best.design - plan.lower) / plan.width).ravel()
+        cube = self._cube(best.design)
         try:
             one = self._sampled(cube, thorough=True)
             assert one is not None, "the design was integrated before"
-            if plan.choices:
+            if self.posed.plan.choices:
                 moved = self._improved(cube, 1.0, one.chosen)
                 one = one if moved is None or moved.rank <= one.rank else self._finished(moved)
         except KeyboardInterrupt:
@@ -219,8 +218,7 @@ class DesignSearch:
         order = np.argsort(~chosen.times.any(axis=1) & ~in_some.any(), kind="stable")
         violated: list[str] = []
         if violation > 0:
-            cube = (design - self.posed.plan.lower) / self.posed.plan.width
-            violated = self.limits.violated(cube.ravel(), chosen.times)
+            violated = self.limits.violated(self._cube(design), chosen.times)
         values = tuple(one.chosen.value for one in candidates if one.violation == violation)
         chosen = chosen._replace(taken=chosen.taken[order], weights=chosen.weights[order])
         return BestDesign(design[order], chosen, values, tuple(violated))
@@ -251,6 +249,11 @@ class DesignSearch:
         plan = self.posed.plan
         return np.asarray(plan.lower + np.clip(cube, 0.0, 1.0) * plan.width)
 
+    def _cube(self, design: FloatArray) -> FloatArray:
+        """Numbers of experiments as a point of the unit cube."""
+        plan = self.posed.plan
+        return np.asarray(((design - plan.lower) / plan.width).ravel())
+
     def _pool(
         self, first: FloatArray | None
     ) -> tuple[list[tuple[FloatArray, list[FloatArray]]], bool]:
@@ -262,7 +265,7 @@ class DesignSearch:
         sampler = qmc.Sobol(len(plan.choices), rng=np.random.default_rng(self.seed))
         cubes = list(sampler.random_base2(int(np.log2(max(self.pool, 2)))))
         if first is not None:
-            cubes.insert(0, np.clip((first - plan.lower) / plan.width, 0.0, 1.0))
+            cubes.insert(0, np.clip(self._cube(first), 0.0, 1.0))
         pool = []
         for cube in cubes:
             # differences that are too steep are cut, from the left to the right
@@ -358,8 +361,8 @@ class DesignSearch:
     def _on_levels(self, candidate: SampledDesign) -> SampledDesign | None:
         """Discrete numbers exchanged one after the other, and the rest, in turn (Meyer and
         Nachtsheim, Technometrics 37 (1995) 60)."""
-        plan, best, chosen = self.posed.plan, None, candidate.chosen
-        cube = self._allowed(((candidate.design - plan.lower) / plan.width).ravel())
+        best, chosen = None, candidate.chosen
+        cube = self._allowed(self._cube(candidate.design))
         for _ in range(ROUNDS):
             weights, taken = chosen.taken.astype(float), chosen.times
             loss = self.loss(weights)

@@ -269,10 +269,14 @@ class ProblemWithoutData:
             inputs={n: v for n, v in otherwise.items() if n not in states} | dict(self.inputs),
             sigma=1.0,
         )
+        return self.with_experiments([place])
+
+    def with_experiments(self, experiments: Sequence[Experiment]) -> Problem:
+        """Return the problem with these experiments."""
         return Problem(
             self.model,
             parameters=self.parameters,
-            experiments=place,
+            experiments=experiments,
             local=self.local,
             priors=self.priors,
         )

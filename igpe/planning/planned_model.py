@@ -281,15 +281,22 @@ class PlannedModel:
         return sensitivity_problem(ivp, self.choices, self.values(full), ordered)
 
     @cached_property
+    def places(self) -> dict[str, slice]:
+        """Name of a free setting -> the places of its numbers among the choices."""
+        ends = np.cumsum([f.count for f in self.free.values()]).tolist()
+        return {
+            n: slice(end - f.count, end)
+            for (n, f), end in zip(self.free.items(), ends, strict=True)
+        }
+
+    @cached_property
     def steepness(self) -> tuple[FloatArray, FloatArray]:
         """(m, n_choices), (m,): differences of numbers in the unit cube, and their largest size."""
-        rows, most, first = [], [], 0
-        for f in self.free.values():
+        rows, most, unit = [], [], np.eye(len(self.choices))
+        for name, f in self.free.items():
             if isinstance(f, Ramps) and f.steepest is not None:
-                unit = np.eye(len(self.choices))[first : first + f.count]
-                rows += list(np.diff(unit, axis=0))
+                rows += list(np.diff(unit[self.places[name]], axis=0))
                 most += list(f.steepest * np.diff(f.breaks) / (f.upper - f.lower))
-            first += f.count
         return np.array(rows).reshape(len(rows), len(self.choices)), np.array(most)
 
     @cached_property
@@ -310,10 +317,8 @@ class PlannedModel:
     def settings(self, design: FloatArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start values and inputs with the numbers (n_choices,) that were chosen."""
         start, inputs = dict(self.conditions.start), dict(self.conditions.inputs)
-        first = 0
         for name, variable in self.free.items():
-            numbers = [float(v) for v in design[first : first + variable.count]]
-            first += variable.count
+            numbers = [float(v) for v in design[self.places[name]]]
             kind = start if name in self.problem.instance.states else inputs
             kind[name] = variable.setting(numbers)
         return start, inputs

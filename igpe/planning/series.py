@@ -109,13 +109,7 @@ class DesignSeries(Shown):
         if isinstance(begin, Problem):
             given = begin.given
             return Problem(**{**given, "experiments": [*given["experiments"], *added]})
-        return Problem(
-            begin.model,
-            parameters=begin.parameters,
-            experiments=added,
-            local=begin.local,
-            priors=begin.priors,
-        )
+        return begin.with_experiments(added)
 
     def plan(self, parameters: Values, **settings: Any) -> Plan:
         """Plan the next experiments by `igpe.design`, and store the plan.
