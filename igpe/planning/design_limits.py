@@ -79,12 +79,23 @@ class PlannedLimits:
         slopes = np.concatenate([slope[self._low], -slope[self._high]])
         return margins, slopes
 
-    def learn(self, designs: Sequence[FloatArray]) -> None:
-        """Take the sizes of constraints whose bound is 0 from their values at these designs."""
-        runs = [run[0] for run in map(self.margins, designs) if run is not None]
-        if runs:
+    def relative(self, run: tuple[FloatArray, FloatArray]) -> Margins:
+        """Margins and their derivatives by the design, in units of the constraints' sizes."""
+        known = np.isfinite(run[0]) & np.isfinite(run[1]).all(axis=1)
+        slopes = np.where(known[:, None], run[1] / self.sizes[:, None], 0.0)
+        return Margins(np.where(known, run[0] / self.sizes, -BROKEN), slopes)
+
+    def learn(self, designs: Sequence[FloatArray]) -> FloatArray:
+        """Take the sizes of constraints whose bound is 0 from their values at these designs.
+
+        returns  (n,) the largest violation at each design
+        """
+        every = [self.margins(design) for design in designs]
+        if runs := [run[0] for run in every if run is not None]:
             seen = self._largest(np.abs(np.nan_to_num(runs, posinf=0, neginf=0)).max(axis=0))
             self.sizes = np.where(self.sizes > SMALLEST, self.sizes, seen)
+        least = [-np.inf if run is None else self.relative(run).values.min() for run in every]
+        return np.asarray(np.maximum(-np.array(least), 0.0))
 
 
 def planned_limits(
@@ -149,10 +160,11 @@ class DesignLimits:
     times: FloatArray
     _known: dict[bytes, Margins | None] = field(default_factory=dict)
 
-    def learn(self, cubes: Sequence[FloatArray]) -> None:
+    def learn(self, cubes: Sequence[FloatArray]) -> FloatArray:
         """See `PlannedLimits.learn`; cubes (n_choices,) of single experiments."""
-        for limits in self.path:
-            limits.learn([self.plan.lower + cube * self.plan.width for cube in cubes])
+        designs = [self.plan.lower + cube * self.plan.width for cube in cubes]
+        each = [limits.learn(designs) for limits in self.path]
+        return np.asarray(np.max([*each, np.zeros(len(cubes))], axis=0))
 
     def of_model(self, cube: FloatArray) -> Margins | None:
         """Margins of the model's constraints in all experiments and scenarios, and derivatives by
@@ -170,11 +182,11 @@ class DesignLimits:
                 run = limits.margins(self.plan.lower + part * width)
                 if run is None:
                     return None
-                wide = np.zeros((len(run[0]), len(cube)))
-                wide[:, e * len(part) : (e + 1) * len(part)] = run[1] * width
-                known = np.isfinite(run[0]) & np.isfinite(run[1]).all(axis=1)
-                values.append(np.where(known, run[0] / limits.sizes, -BROKEN))
-                slopes.append(np.where(known[:, None], wide / limits.sizes[:, None], 0.0))
+                margins = limits.relative(run)
+                wide = np.zeros((len(margins.values), len(cube)))
+                wide[:, e * len(part) : (e + 1) * len(part)] = margins.by_design * width
+                values.append(margins.values)
+                slopes.append(wide)
         return Margins(np.concatenate(values), np.concatenate(slopes))
 
     def linear(self, taken: BoolArray) -> Margins:

@@ -276,7 +276,6 @@ class DesignSearch:
             known = [r for r in rows if r is not None]
             if len(known) == len(rows):
                 pool.append((cube, known))
-        self.limits.learn([cube for cube, _ in pool])
         is_given = first is not None and bool(pool) and pool[0][0] is cubes[0]
         return self._feasible(pool, keep_first=is_given), is_given
 
@@ -284,11 +283,9 @@ class DesignSearch:
         self, pool: list[tuple[FloatArray, list[FloatArray]]], *, keep_first: bool
     ) -> list[tuple[FloatArray, list[FloatArray]]]:
         """Those that keep the model's constraints, and at least `FEWEST` with small violations."""
-        if not self.limits.path:
+        if not self.limits.path or not pool:
             return pool
-        alone = replace(self.limits, count=1)
-        runs = [alone.of_model(cube) for cube, _ in pool]
-        far = np.array([np.inf if r is None else max(-r.values.min(), 0.0) for r in runs])
+        far = self.limits.learn([cube for cube, _ in pool])
         if keep_first:
             far[0] = 0.0
         most = max(KEPT, np.sort(far)[min(FEWEST, len(far)) - 1])
