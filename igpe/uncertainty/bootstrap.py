@@ -329,7 +329,7 @@ def bootstrap(
     refuse_censored(problem, "igpe.bootstrap")
     problem, values = held_weights(problem, result), values_of(problem, result)
     job = _BootstrapJob(problem, values, kind, seed, method)
-    base = likelihood(problem, job.estimate, method)
+    base = likelihood(problem, job.estimate, method, "igpe.bootstrap")
     acceleration = kind.acceleration(base)
     series = "" if store is None else digest("bootstrap", fingerprint(base.problem), job[1:])
     work = Work(_prepared, job, series, partial(_replicate, base, kind.draw(base), seed))
@@ -376,7 +376,7 @@ class _BootstrapJob(NamedTuple):
 
 
 def _prepared(job: _BootstrapJob) -> Function:
-    base = likelihood(job.problem, job.estimate, job.method)
+    base = likelihood(job.problem, job.estimate, job.method, "igpe.bootstrap")
     return partial(_replicate, base, job.kind.draw(base), job.seed)
 
 

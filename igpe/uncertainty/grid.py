@@ -33,11 +33,11 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
     """
     finer = problem.on_finer_grid()
     method = SingleShooting()
-    base = likelihood(problem, estimate, method)
+    base = likelihood(problem, estimate, method, "igpe.uncertainty.grid_error")
     values = dict(zip(base.box.names, base.x.tolist(), strict=True))
     if base.problem.held_weights is not None:
         finer = finer.weighted(**base.problem.held_weights._asdict())
-    refined = likelihood(finer, values, method)
+    refined = likelihood(finer, values, method, "igpe.uncertainty.grid_error")
     return pd.DataFrame(
         {
             "value": base.x,

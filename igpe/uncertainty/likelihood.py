@@ -18,11 +18,11 @@ import numpy as np
 from igpe.core.arguments import is_finite, require, require_mapping
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.fields import FRACTION
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import require_known_sigma, require_plain
+from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import held_weights, weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -94,6 +94,7 @@ def likelihood(
     problem: Problem,
     estimate: Any,
     method: SingleShooting,
+    owner: str,
     *,
     confidence: float = 0.95,
     deviations_too: bool = False,
@@ -101,13 +102,22 @@ def likelihood(
     """Compile a problem and go to the optimum next to an estimate.
 
     estimate  a Result, an Estimate, or unknown -> value
+    owner     the public function that needs it, for messages
     deviations_too  whether standard deviations may be estimated; `at` has an offset then
     raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
-    require_plain(problem, "The likelihood by shooting", constraints_too=True, spectra_too=False)
-    if not deviations_too:
-        require_known_sigma(problem, "The likelihood by shooting")
+    require_plain(problem, owner, constraints_too=True, losses_too=False, spectra_too=False)
+    if not problem.loss.is_squares:
+        raise Unsupported(
+            f"{owner} supports only least squares; the problem has {type(problem.loss).__name__}. "
+            "The result of igpe.estimate has standard errors and intervals for this loss."
+        )
+    if problem.sigma_estimated and not deviations_too:
+        raise Unsupported(
+            f"{owner} does not support estimated standard deviations (igpe.EstimatedSigma). "
+            "igpe.profile and igpe.predict support them; or give standard deviations as numbers."
+        )
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values, estimate)
     start = problem.box.clip(problem.box.vector(values))

@@ -101,7 +101,7 @@ def region(
     pair = chosen(problem, names)
     if len(set(pair)) != 2:  # noqa: PLR2004
         raise ProblemError(f"A region needs two different unknowns; got {list(pair)}.")
-    base = likelihood(problem, estimate, method, confidence=confidence)
+    base = likelihood(problem, estimate, method, "igpe.uncertainty.region", confidence=confidence)
     rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
     if not np.isfinite(rise):
         raise ProblemError(NO_ERRORS)

@@ -47,8 +47,9 @@ class PredictedTrajectory(NamedTuple):
     def linearised(self) -> Iterator[pd.DataFrame]:
         """From sensitivities and covariance."""
         trajectory = self._integrated(self._prepared(sensitivities=True), self.base.x)
-        of = root(with_information(self.base.problem, self.base.at).jacobian, self.base.held)
-        known, errors = self.base.problem.sigma_known, self.base.errors
+        problem, errors = self.base.problem, self.base.errors
+        of = root(with_information(problem, self.base.at).jacobian, self.base.held)
+        known = problem.sigma_known or problem.sigma_estimated
         level = 0.5 + errors.confidence / 2
         quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
         for name in self.names:
@@ -56,7 +57,7 @@ class PredictedTrajectory(NamedTuple):
             change = np.zeros((len(self.grid), len(self.base.x)))
             change[:, self.run.index] = by_own
             error = np.sqrt(errors.variance) * of.error(change)
-            half, band = quantile * error, quantile * np.hypot(error, self._sigma(name))
+            half, band = quantile * error, quantile * np.hypot(error, self._sigma(trajectory, name))
             yield self._band(value, error, value - half, value + half, value - band, value + band)
 
     def drawn(self, replications: Bootstrapped) -> Iterator[pd.DataFrame]:
@@ -79,7 +80,7 @@ class PredictedTrajectory(NamedTuple):
         lost = list(self.linearised()) if self.base.errors.undetermined.any() else []
         for k, name in enumerate(self.names):
             values = np.array([self._quantity(r, name)[0] for r in usable])
-            noisy = values + self._sigma(name) * errors
+            noisy = values + np.array([self._sigma(r, name) for r in usable]) * errors
             low, high, below, above = (
                 end
                 for drawn in (values, noisy)
@@ -129,17 +130,21 @@ class PredictedTrajectory(NamedTuple):
             rate = np.where(np.isnan(rate) & resting, 0.0, rate)
         return value[:, place], rate
 
-    def _sigma(self, name: str) -> FloatArray:
-        """(n_times,) of a measurement: as given, linear in between; NaN if not measured."""
+    def _sigma(self, trajectory: Trajectory, name: str) -> FloatArray:
+        """(n_times,) of a measurement: estimated, or as given and linear in between; else NaN."""
+        nothing = np.full(len(self.grid), np.nan)
         if name not in self.run.measurements.names:
-            return np.full(len(self.grid), np.nan)
-        problem = self.base.problem
+            return nothing
+        m, problem = self.run.measurements, self.base.problem
+        own = m.column == m.names.index(name)
+        if self.run.deviation is not None and own.any() and self.run.deviation[own][0] >= 0:
+            return trajectory.measured[:, self.run.deviation[own][0]]
         if not problem.sigma_known:
             relative = problem.relative_sigma.get(name, 1.0)
             return np.full(len(self.grid), np.sqrt(self.base.errors.variance) * relative)
-        times, _, sigma = self.run.measurements.of(name)
+        times, _, sigma = m.of(name)
         if len(times) == 0:
-            return np.full(len(self.grid), np.nan)
+            return nothing
         order = np.argsort(times, kind="stable")
         return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 
@@ -201,7 +206,9 @@ def predict(
                   robust losses, EstimationFailed if the model cannot be integrated
     """
     require_confidence("predict", confidence)
-    base = likelihood(problem, estimate, method, confidence=confidence)
+    base = likelihood(
+        problem, estimate, method, "igpe.predict", confidence=confidence, deviations_too=True
+    )
     runs = base.residuals.runs
     of_runs = [list(dict.fromkeys((*r.measurements.names, *r.ivp.states))) for r in runs]
     known = list(dict.fromkeys(n for own in of_runs for n in own))

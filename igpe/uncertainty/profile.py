@@ -309,7 +309,9 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
             f"profile was given method={method!r}; it needs igpe.SingleShooting() or "
             "igpe.Collocation()."
         )
-    base = likelihood(problem, values, method, confidence=confidence, deviations_too=True)
+    base = likelihood(
+        problem, values, method, "igpe.profile", confidence=confidence, deviations_too=True
+    )
     rise = objective_rise(base.problem, base.at, base.errors, confidence)
     profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
     base = _rougher(base, INEXACT * rise)

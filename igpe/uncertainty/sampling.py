@@ -218,7 +218,7 @@ def sample(
     require_confidence("sample", confidence)
     require(is_count(steps) and steps >= 10, "sample", "steps", steps, "10 or more")  # noqa: PLR2004
     require(is_count(seed), "sample", "seed", seed, "a whole number, 0 or more")
-    base = likelihood(problem, estimate, method, confidence=confidence)
+    base = likelihood(problem, estimate, method, "igpe.uncertainty.sample", confidence=confidence)
     n, names = len(base.x), problem.box.names
     count = max(EACH * n, LEAST) if walkers is None else walkers
     ok = is_count(count) and count >= 2 * n and count % 2 == 0

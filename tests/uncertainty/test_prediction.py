@@ -10,7 +10,7 @@ import pytest
 from michaelis_menten import DECAY_TRUTH, decay
 from pyomo import dae
 from scipy import stats
-from small_problems import PRODUCT_NEAR, TIMES, line, product
+from small_problems import PRODUCT_NEAR, TIMES, line, line_model, product
 
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
@@ -39,6 +39,28 @@ def test_a_lines_bands_are_the_textbooks(sigma):
     assert found["band_lower"].to_numpy() == pytest.approx(
         mean - q * s * np.sqrt(1 + share), rel=1e-5
     )
+
+
+def test_bands_at_an_estimated_standard_deviation_are_those_of_the_same_number():
+    def model(times):
+        m = line_model(times)
+        m.s = pyo.Var(bounds=(1e-3, 10))
+        return m
+
+    values = line().experiments[0].measurements.value
+    run = igpe.Experiment(
+        pd.DataFrame({"time": TIMES, "A": values}), start={"A": igpe.Unknown(-20, 20)},
+        start_time=0.0, sigma=igpe.EstimatedSigma("s"),
+    )  # fmt: skip
+    problem, at = (
+        igpe.Problem(model, parameters=["k", "s"], experiments=run),
+        NEAR_LINE | {"s": 0.3},
+    )
+    best = igpe.SingleShooting().estimate(problem, at).parameters
+    expected = predict(line(best["s"]), best, WHERE).table
+    found = predict(problem, best, WHERE).table
+    numbers = [*expected.columns[3:9]]
+    assert found[numbers].to_numpy() == pytest.approx(expected[numbers].to_numpy(), rel=1e-4)
 
 
 def test_what_is_not_measured_has_a_band_of_the_mean_only():
@@ -119,7 +141,11 @@ def test_names_choose():
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),
         ({"confidence": 0}, ProblemError, "between 0 and 1"),
-        ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
+        (
+            {"problem": decay(loss=igpe.losses.Huber())},
+            Unsupported,
+            "igpe.predict supports only least squares; the problem has Huber",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):
