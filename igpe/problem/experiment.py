@@ -29,6 +29,7 @@ from igpe.problem.noise.correlated import Correlation
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
+    censored,
     deviation_slopes,
     deviations,
     error_models,
@@ -383,6 +384,11 @@ class Experiment(Suggesting):
     def sigma_columns(self) -> frozenset[str]:
         """Columns of the table that hold standard deviations."""
         return frozenset(sigma_columns(self._conditions["sigma"]))
+
+    @property
+    def limited(self) -> frozenset[str]:
+        """Measured columns with a limit of detection (`igpe.losses.Censored`)."""
+        return frozenset(censored(list(self.measured), self._conditions["sigma"]))
 
     @property
     def measured(self) -> tuple[str, ...]:

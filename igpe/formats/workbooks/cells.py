@@ -32,7 +32,7 @@ UNDETECTED = word_set("n.d. nd n.d <lod <loq bdl bql lod loq n.n.")  # without t
 _NUMBER = r"[-+\u2212]?(?:\d+(?:[.,]\d*)*|[.,]\d+)(?:[eE][-+\u2212]?\d+)?"
 NUMBER = re.compile(_NUMBER)
 _PLUS_MINUS = rf"\s*(?:±|\+/-|\+-)\s*({_NUMBER})"
-_LIMIT = re.compile(rf"[<>≤≥]\s*({_NUMBER})\s*%?")
+_LIMIT = re.compile(rf"([<>≤≥])\s*({_NUMBER})\s*%?")
 _GAP = re.compile(r"(?<=\d)[\s'\N{RIGHT SINGLE QUOTATION MARK}](?=\d{3}(?!\d))")  # thousands
 _GROUPED = r"[-+]?[1-9]\d{0,2},\d{3}"  # 1,234: thousands or decimals
 _COMMA = re.compile(
@@ -51,8 +51,8 @@ VALUES = {Kind.NUMBER, Kind.LIMIT, Kind.CLOCK, Kind.DURATION, Kind.DATE}
 class Cell(NamedTuple):
     """A cell.
 
-    value    a number; seconds of clock times and durations; of dates (day first, month first), each
-             a datetime or None
+    value    a number, also of a limit such as "<0.05"; seconds of clock times and durations; of
+             dates (day first, month first), each a datetime or None
     text     as it stands in the file
     sigma    of "0.95 ± 0.02";  per_cent: the cell says so
     short    a clock time of two parts: 08:15
@@ -284,7 +284,10 @@ def _typed(text: str, missing: Collection[str], *, comma: bool) -> Cell:
     lower = text.lower()
     if lower in missing:
         return Cell(Kind.MISSING, text=text)
-    if lower.replace(" ", "") in UNDETECTED or _LIMIT.fullmatch(text):
+    if limit := _LIMIT.fullmatch(text):
+        value = _number(limit[2], comma=comma) if limit[1] in "<≤" else None
+        return Cell(Kind.LIMIT, value, text)
+    if lower.replace(" ", "") in UNDETECTED:
         return Cell(Kind.LIMIT, text=text)
     is_ratio = text.endswith("%")
     match = re.fullmatch(rf"({_NUMBER}){_PLUS_MINUS}", text)

@@ -19,11 +19,15 @@ PER_CENT = 100.0
 
 
 class Mark(NamedTuple):
-    """A cell that says that a value lies beyond a limit: its place, its text, the quantity."""
+    """A cell that says that a value lies beyond a limit: its place, its text, the quantity.
+
+    limit  the number after "<"; None if there is none
+    """
 
     place: str
     text: str
     header: str
+    limit: float | None
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class WorkbookRun:
     table       `time`, the measured quantities, what was set and changes with time, and `sd_...`
     conditions  name -> what holds for the whole run;  inputs: columns that were set
     places      name -> cells of its values: "Sheet1!B2:B9"
+    limits      rows as of the table: limits of cells such as "<0.05", NaN elsewhere; columns only
+                for names that have such cells
     """
 
     name: str
@@ -58,15 +64,24 @@ class WorkbookRun:
     inputs: tuple[str, ...]
     marks: tuple[Mark, ...]
     places: Mapping[str, str]
+    limits: pd.DataFrame
+
+    def cells(self, name: str, factor: float = 1.0, offset: float = 0.0) -> "pd.Series[Any]":
+        """The values of a quantity, converted; "<0.05" where only a limit is known."""
+        values = factor * self.table[name] + offset
+        if name not in self.limits:
+            return values
+        limits = factor * self.limits[name] + offset
+        below = limits.notna()
+        return values.astype(object).mask(below, "<" + limits[below].map(repr))
 
     def with_names(self, names: Mapping[str, str], leave: Collection[str]) -> "WorkbookRun":
         """The run with other names of quantities, without those in `leave`."""
         both = {**names, **{f"sd_{n}": f"sd_{m}" for n, m in names.items()}}
         gone = [c for c in self.table.columns if c.removeprefix("sd_") in leave]
         table = self.table.drop(columns=gone).rename(columns=both)
-        return replace(
-            self, table=table, places={both.get(n, n): p for n, p in self.places.items()}
-        )
+        places = {both.get(n, n): p for n, p in self.places.items()}
+        return replace(self, table=table, places=places, limits=self.limits.rename(columns=names))
 
 
 def time_unit_of(model: Any) -> str:

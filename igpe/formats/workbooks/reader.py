@@ -34,8 +34,8 @@ _TIME_ACROSS = re.compile(rf"[\[(]?{NUMBER.pattern}[\])]?\s*(s|sec|min|h|hr|d)")
 KINDS = re.compile(r"(conversion|yield|selectivity|sd)( of .+)?|area")
 WELL = re.compile(r"[A-P](0?[1-9]|1\d|2[0-4])")
 LEAST_WELLS = 6
-VALUE_COLUMNS = ["row", "header", "time", "value", "sigma", "mark", "place", "at", "role", "unit"]
-VALUE_COLUMNS += ["kind", "deviation"]
+VALUE_COLUMNS = ["row", "header", "time", "value", "limit", "sigma", "mark", "place", "at", "role"]
+VALUE_COLUMNS += ["unit", "kind", "deviation"]
 CLOSE = 0.25  # of the range: replicates differ less
 
 
@@ -45,8 +45,9 @@ class RawRun:
 
     time        header of the times, which are in `unit`; in seconds where `from_clock`
     values      a row for each value and limit of detection, in order of time: `row` of the table,
-                `header`, `time`, `value`, `sigma` (nan: none), `mark` (text of a limit), `place`,
-                `at` (place of the time), `role`, `unit`, `kind`, `deviation` (header of sigma)
+                `header`, `time`, `value`, `limit` and `sigma` (nan: none), `mark` (text of a
+                limit), `place`, `at` (place of the time), `role`, `unit`, `kind`, `deviation`
+                (header of sigma)
     left_out    header -> why
     """
 
@@ -362,6 +363,7 @@ def _values(
                 is_number = cell.kind is Kind.NUMBER
                 made.append((
                     r, header, times[r], cell.value if is_number else math.nan,
+                    math.nan if is_number or cell.value is None else cell.value,
                     sigma if cell.sigma is None else cell.sigma, "" if is_number else cell.text,
                     block.place(r, c.number), block.place(r, time.number), c.role, c.unit, c.kind,
                     named,

@@ -1,5 +1,6 @@
 """`read_workbook`: the tables of files, put together in common names and units."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -144,7 +145,9 @@ def table_for(
             f"'{path}' has none of the measured quantities {sorted(measured)}; its quantities "
             f"are {[q.header for q in book.measured]}. Use the column names of the first table."
         )
-    return book.frame(units, keep)
+    limited = {n for e in runs for n in e.limited}
+    limited |= {h for h, n in columns.items() if n in limited}
+    return book.frame(units, keep, limited)
 
 
 def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
@@ -327,7 +330,8 @@ def _in_common_units(values: pd.DataFrame) -> pd.DataFrame:
         unit, wanted = part["unit"].iloc[0], first[part.index[0]]
         if unit and wanted and unit not in (wanted, "%"):
             factor, offset = conversion(name, unit, wanted)
-            values.loc[part.index, "value"] = factor * part["value"] + offset
+            both = ["value", "limit"]
+            values.loc[part.index, both] = factor * part[both] + offset
             values.loc[part.index, "sigma"] = abs(factor) * part["sigma"]
     return values.assign(unit=first)
 
@@ -411,18 +415,23 @@ def _final_run(
     inputs = tuple(n for n in used["name"].unique() if roles[n] == "input")
     used = used[~(used["name"].isin(inputs) & used.duplicated(["name", "time"]))]
     used = used.assign(row=used.groupby(["name", "time"]).cumcount())  # several are replicates
-    wide = used.set_index(["time", "row", "name"])[["value", "sigma"]].unstack("name")
+    wide = used.set_index(["time", "row", "name"])[["value", "limit", "sigma"]].unstack("name")
     table = wide["value"][list(used["name"].unique())].copy()
     for name in used["name"][used["sigma"].notna()].unique():
         table[f"sd_{name}"] = wide["sigma"][name]
+    limited = used["name"][used["limit"].notna()].unique()
+    limits = pd.DataFrame(wide["limit"][list(limited)]).reset_index(drop=True)
     table = table.reset_index().drop(columns="row").rename_axis(None, axis=1)
     table.attrs[SOURCE] = checksum(run.block.grid.file)
-    marks = used[used["mark"] != ""][["place", "mark", "header"]]
+    marks = used[used["mark"] != ""][["place", "mark", "header", "limit"]]
     places = {n: _range(part["place"]) for n, part in _parts(used, "name")}
     return WorkbookRun(
         run.name, run.block.grid.file, table, conditions, inputs,
-        tuple(Mark(*mark) for mark in marks.itertuples(index=False)),
-        {"time": _range(used["at"]), **places},
+        tuple(
+            Mark(place, text, header, None if math.isnan(limit) else limit)
+            for place, text, header, limit in marks.itertuples(index=False)
+        ),
+        {"time": _range(used["at"]), **places}, limits,
     )  # fmt: skip
 
 

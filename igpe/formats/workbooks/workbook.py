@@ -25,6 +25,7 @@ from igpe.formats.workbooks.fitting import (
     time_unit_of,
 )
 from igpe.problem.experiment import Experiment, experiment_of
+from igpe.problem.noise.sigma import censored as limits_of
 from igpe.problem.tables import SOURCE
 from igpe.problem.units import conversion
 
@@ -152,15 +153,18 @@ class Workbook:
         self,
         units: Mapping[str, str] = MappingProxyType({}),
         keep: Collection[str] | None = None,
+        limited: Collection[str] = (),
     ) -> pd.DataFrame:
         """All measurements in one table: `time`, the file's headers, and `experiment` if several.
 
         units   a dict {header or name: unit to which the values are converted}; values without a
                 unit are taken to have it, and `.attrs["assumed"]` contains these headers and units
         keep    headers or names of the columns to return; by default all
-        raises  DataError if a unit does not fit, or cells hold limits of detection
+        limited  headers or names of the columns in which cells such as "<0.05" stay
+        raises  DataError if a unit does not fit, or other cells hold limits of detection
         """
-        self._require_values(None)
+        kept = {q.header for q in self.measured if {q.name, q.header} & {*limited}}
+        self._require_values(None, kept)
         parts, assumed = [], dict[str, str]()
         for run in self.runs:
             columns = {"time": run.table["time"]}
@@ -169,7 +173,7 @@ class Workbook:
                 factor, offset = conversion(q.name, q.unit, wanted) if wanted and q.unit else (1, 0)
                 if keep is None or {q.name, q.header} & {*keep, "time"}:
                     header = "time" if q is self.time else q.header
-                    columns[header] = factor * run.table[q.name] + offset
+                    columns[header] = run.cells(q.name, factor, offset)
                     assumed |= {q.header: wanted} if wanted and not q.unit else {}
                 for deviation in {q.deviation, f"sd_{q.name}"} & {*(keep or ())}:
                     columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
@@ -206,41 +210,50 @@ class Workbook:
         time_unit   unit of the model's time; by default the unit of the reactor, or otherwise of
                     the file
         censored    "drop": igpe leaves out cells such as "< 0.01"; it never replaces them with
-                    numbers
+                    numbers. By default, they are limits of quantities with the standard deviation
+                    `igpe.losses.Censored`
         conditions  other arguments of `Experiment`; a dict with the names of all runs gives each
                     run its own value
-        raises      DataError for cells with limits, for a model that contains none of the
+        raises      DataError for other cells with limits, for a model that contains none of the
                     quantities, or if conditions differ between the runs and no model is given
         """
-        self._require_values(censored)
         known = ModelNames(model)
         chosen = self._chosen(known, names)
         given = self._inputs(known, None if inputs is None else tuple(inputs))
         unit = time_unit or time_unit_of(model)
         factor = conversion("time", self.time.unit, unit)[0] if unit and self.time.unit else 1.0
         runs = {r.name for r in self.runs} - {""}
-        made = []
-        for one in self.runs:
-            run = replace(one, table=one.table.assign(time=factor * one.table["time"]))
-            more = {"start": start, **conditions}
-            own = {
+        more = {"start": start, **conditions}
+        owns = [
+            {
                 k: v[run.name] if isinstance(v, Mapping) and {*v} == runs != set() else v
                 for k, v in more.items()
             }
+            for run in self.runs
+        ]
+        limited = {n for own in owns for n in limits_of([*chosen.values()], own.get("sigma"))}
+        kept = {q.header for q in self.measured if chosen.get(q.name) in limited}
+        self._require_values(censored, set() if censored else kept)
+        made = []
+        for one, own in zip(self.runs, owns, strict=True):
+            run = replace(one, table=one.table.assign(time=factor * one.table["time"]))
+            run = replace(run, limits=run.limits.iloc[:, :0]) if censored else run
             made.append(self._experiment(run, chosen, given, known, own))
         return made
 
-    def _require_values(self, censored: str | None) -> None:
+    def _require_values(self, censored: str | None, kept: Collection[str]) -> None:
+        """Raise DataError for limits in columns other than `kept`, and for those without number."""
         if censored not in (None, "drop"):
             raise DataError(f"`censored` is {censored!r}; give censored='drop', or omit it.")
-        if self.marks and censored is None:
-            listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
-            more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
+        lost = [m for m in self.marks if m.header not in kept or m.limit is None]
+        if lost and censored is None:
+            listed = ", ".join(f"{m.place} ('{m.text}')" for m in lost[:5])
+            more = f" and {len(lost) - 5} more" * (len(lost) > 5)  # noqa: PLR2004
             raise DataError(
                 f"Cells contain a limit instead of a value: {listed}{more}. igpe does not replace "
-                "limits with numbers. Remove these cells from the file. In Python, pass "
-                "censored='drop' to experiments(...) to fit without them, or give a plain table "
-                "and sigma=igpe.losses.Censored(...)."
+                "limits with numbers. For a quantity with a limit of detection, write cells such "
+                "as '<0.05' and give sigma={'NAME': igpe.losses.Censored(0.02)}. Otherwise remove "
+                "these cells, or pass censored='drop' to experiments(...) to fit without them."
             )
 
     def _chosen(self, known: ModelNames, names: Mapping[str, str]) -> dict[str, str]:
@@ -311,6 +324,7 @@ class Workbook:
         columns = {n: m for n, m in chosen.items() if n in run.table}
         deviations = {m: f"sd_{n}" for n, m in columns.items() if f"sd_{n}" in run.table}
         table = run.table[["time", *columns, *deviations.values()]].rename(columns=columns)
+        table = table.assign(**{m: run.cells(n) for n, m in columns.items()})
         units = {
             columns[q.name]: q.unit
             for q in self.measured

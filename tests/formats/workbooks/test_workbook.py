@@ -13,6 +13,7 @@ import igpe
 from igpe import kinetics
 from igpe.cli import app
 from igpe.formats.workbooks.cells import Question
+from igpe.formats.workbooks.reading import table_for
 from igpe.problem.tables import SOURCE
 
 TIMES = np.array([0.0, 5, 10, 20, 40])
@@ -75,6 +76,36 @@ def test_limits_of_detection_are_never_numbers(tmp_path):
         book.experiments(units={})
     (run,) = book.experiments(units={}, censored="drop")
     assert list(run.measurements.of("B")[1]) == [0.52, 0.9]
+
+
+LIMITED = Layout("Excel", {"Data": "t [min]|A [mM]|B [mM]\n0|2|<0.1\n1|1.5|< 0,2\n2|NA|0.52\n"})
+
+
+def test_limits_of_detection_stay_limits_where_the_errors_are_censored(tmp_path):
+    units = kinetics.Units("mol", "L", "min")
+    reactor = kinetics.Batch(["A -> B"], units=units)
+    book, sigma = igpe.read_workbook(LIMITED.write(tmp_path, "file")), igpe.losses.Censored(1e-5)
+    with pytest.raises(igpe.errors.DataError, match=r"Data!C2 \('<0\.1'\), Data!C3"):
+        book.experiments(reactor, sigma={"A": sigma, "B": 1e-5})
+    runs = book.experiments(reactor, start={"A": 2e-3, "B": 0.0}, sigma=sigma)
+    problem = igpe.Problem(reactor, parameters=["k1"], experiments=runs)
+    elsewhere = tmp_path / "other.csv"
+    elsewhere.write_text("t [s];A [mM];B [mM]\n0;2;<0.1\n60;1.5;<0.2\n120;;0.52\n")
+    again = problem.with_data(table_for(elsewhere, problem))
+    for one in (problem, again):
+        m = one.experiments[0].measurements
+        assert list(m.times) == [0, 1, 2]
+        assert list(m.value) == pytest.approx([2e-3, 1e-4, 1.5e-3, 2e-4, 0.52e-3])
+        assert list(m.is_limit) == [False, True, False, True, False]
+    (run,) = book.experiments(reactor, sigma=sigma, censored="drop")
+    assert not run.measurements.is_limit.any()
+
+
+def test_a_limit_of_detection_needs_its_number(tmp_path):
+    book = book_of(tmp_path, "limits of detection")
+    sigma = igpe.losses.Censored(0.1)
+    with pytest.raises(igpe.errors.DataError, match=r"C2 \('n\.d\.'\), Data!B5 \('<LOD'\)\. igpe"):
+        book.experiments(units={}, sigma=sigma)
 
 
 def test_a_conversion_becomes_a_concentration_from_a_known_start(tmp_path):
