@@ -32,7 +32,6 @@ STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.formatter.limits": (-3, 5),  # larger powers stand once above the axis
-    "axes.formatter.use_mathtext": True,
     "font.size": 9.0,
     "legend.fontsize": "small",
     "legend.frameon": False,
@@ -148,6 +147,8 @@ def axes_for(
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
+    from igpe.results.plots.ticks import number_ticks  # noqa: PLC0415
+
     _, most, usual = next(layout for layout in LAYOUTS if count <= layout[0])
     width, height = size or usual
     columns = min(columns or (2 if count == 4 else most), max(count, 1))  # noqa: PLR2004 - square
@@ -168,12 +169,12 @@ def axes_for(
             drawn = figure.subplots(
                 rows, columns, squeeze=False, sharex=sharex, sharey=sharey
             ).ravel()
+        for ax in drawn:
+            number_ticks(ax, max(int(1.2 * width), 3))
         interactive = mpl.is_interactive()
     mpl.interactive(interactive)  # a notebook's first figure switches it on
     for spare in drawn[count:] if not strips else ():
         spare.set_visible(False)
-    for ax in drawn:
-        ax.locator_params(nbins=max(int(1.2 * width), 3), axis="x")  # numbers keep their distance
     return drawn if strips else drawn[:count]
 
 

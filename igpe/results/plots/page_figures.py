@@ -139,12 +139,14 @@ def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
     import matplotlib.style  # noqa: PLC0415 - slow to import, not needed without pictures
     from matplotlib.figure import Figure  # noqa: PLC0415
 
+    from igpe.results.plots.ticks import number_ticks  # noqa: PLC0415
+
     written = StringIO()
     with matplotlib.style.context(["default", STYLE, SVG]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # browsers have other fonts
         drawn = Figure(figsize=size, layout="constrained")
         ax = drawn.subplots()
-        ax.locator_params(axis="x", nbins=5)  # numbers keep their distance
+        number_ticks(ax, 5)
         draw(ax)
         drawn.savefig(written, format="svg", metadata=NO_METADATA)
     text = written.getvalue()
