@@ -85,7 +85,7 @@ class Form(NamedTuple):
     """Form of a stored object, and the checks that recognise it.
 
     name     in a sentence: "result"
-    writer   the class whose `to_json` writes it
+    writer   what writes it, in a sentence: "Result.to_json"
     number   of the format
     entries  it must have
     """
@@ -104,7 +104,7 @@ class Form(NamedTuple):
 
         raises DataError if there is no such file, it is not JSON, or not of this form
         """
-        written = f"{self.writer}.to_json wrote"
+        written = f"{self.writer} wrote"
         if not isinstance(source, (str, Path)):
             kind = type(source).__name__
             needed = f"expected the text that {written}, or the path of its file"
@@ -146,7 +146,7 @@ class Form(NamedTuple):
 
     @property
     def _remedy(self) -> str:
-        return f"give the text or file that {self.writer}.to_json wrote"
+        return f"give the text or file that {self.writer} wrote"
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
@@ -182,18 +182,21 @@ class Stored(Suggesting):
     """Base of dataclasses stored as JSON.
 
     The types of the fields determine how they are read. A subclass gives its name in messages and
-    the number of its format: `class Plan(Stored, name="plan", number=1)`. A field with a default
-    may be missing in a file, because older versions did not write it. A class whose fields need
-    more than their types overrides `entries` and `of_entries`.
+    the number of its format: `class Plan(Stored, name="plan", number=1)`; and `writer`, what writes
+    it, if users do not call its `to_json`. A field with a default may be missing in a file, because
+    older versions did not write it. A class whose fields need more than their types overrides
+    `entries` and `of_entries`.
     """
 
     _name: ClassVar[str]
     _number: ClassVar[int | str]
+    _writer: ClassVar[str]
 
-    def __init_subclass__(cls, *, name: str = "", number: int | str = 1) -> None:
+    def __init_subclass__(cls, *, name: str = "", number: int | str = 1, writer: str = "") -> None:
         super().__init_subclass__()
         if name:
             cls._name, cls._number = name, number
+            cls._writer = writer or f"{cls.__name__}.to_json"
 
     def entries(self) -> dict[str, Any]:
         """Return the entries that are stored in addition to the name and number of the format."""
@@ -242,7 +245,7 @@ class Stored(Suggesting):
     def form(cls) -> Form:
         """Return the kind of the stored file and the entries that it must have."""
         needed = tuple(f.name for f in fields(cls) if _is_needed(f))  # type: ignore[arg-type]
-        return Form(cls._name, cls.__name__, cls._number, needed)
+        return Form(cls._name, cls._writer, cls._number, needed)
 
 
 def _is_needed(one: Any) -> bool:

@@ -21,7 +21,7 @@ from igpe.problem.tables import Data, numbers, read_table
 
 
 @dataclass(frozen=True)
-class SeriesRecord(Stored, name="series of plans"):
+class SeriesRecord(Stored, name="series of plans", writer="igpe.planning.DesignSeries"):
     """Content of the file.
 
     plans   all plans
@@ -139,7 +139,7 @@ class DesignSeries(Shown):
         if self.open_plan is None:
             raise ProblemError(
                 "Every plan of this series has its measurements. Call plan(...) before you add "
-                "further measurements."
+                "further measurements, or remove the last ones with discard()."
             )
         table = read_table(data)
         measured = [n for e in _measured(self.open_plan, table) for n in e.measured]
@@ -152,9 +152,12 @@ class DesignSeries(Shown):
         self._store(replace(self._record, sheets=sheets))
 
     def discard(self) -> None:
-        """Remove the last plan from the file, if it has no measurements."""
-        if self.open_plan is not None:
-            self._store(replace(self._record, plans=self.plans[:-1]))
+        """Remove the measurements of the last plan from the file, or the plan if it has none."""
+        record = self._record
+        if self.open_plan is None:
+            self._store(replace(record, sheets=record.sheets[:-1]))
+        else:
+            self._store(replace(record, plans=record.plans[:-1]))
 
     @property
     def table(self) -> pd.DataFrame:

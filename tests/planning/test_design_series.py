@@ -72,10 +72,24 @@ def test_wrong_order_is_refused_and_a_plan_can_be_discarded(tmp_path):
     assert P.DesignSeries(path, nothing()).plans == ()
 
 
+def test_discarded_measurements_are_replaced(planned_file, tmp_path):
+    path = tmp_path / "series.json"
+    path.write_text(planned_file[0])
+    series, sheet = P.DesignSeries(path, nothing()), planned_file[1]
+    series.add(sheet.assign(A=2 * sheet["A"]))
+    series.discard()
+    assert len(series.plans) == 1
+    series.add(sheet)
+    assert list(series.problem.experiments[0].measurements.value) == list(sheet["A"])
+    for _ in range(3):  # more than there is
+        series.discard()
+    assert P.DesignSeries(path, nothing()).plans == ()
+
+
 def test_other_files_and_problems_are_refused(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text('{"stored": "plan", "format": 2}')
-    with pytest.raises(igpe.errors.DataError, match="not a series of plans"):
+    with pytest.raises(igpe.errors.DataError, match=r"not a series of plans; give .*DesignSeries"):
         P.DesignSeries(path, nothing())
     for content in ("[3]", "3", '[{"criterion": "DOptimal"}]'):
         head = '{"stored": "series of plans", "format": 1, "sheets": [], "plans": '
