@@ -132,8 +132,7 @@ def test_sensitivities_to_unknowns_near_zero(lower, upper, method):
 
 
 @every_method
-@pytest.mark.parametrize("trace", [1e-16, 1e-20, 1e-30])
-@pytest.mark.parametrize("is_measured", [True, False])
+@pytest.mark.parametrize(("trace", "is_measured"), [(1e-16, True), (1e-20, False), (1e-30, True)])
 def test_growth_from_any_trace(trace, is_measured, method):
     """x' = k x (1 - x), x(0) = trace."""
 
