@@ -29,6 +29,19 @@ def test_the_other_solution_is_that_of_the_functions():
     assert point == pytest.approx([0.5, 4 / 3 * 0.3, 3 / 4 * 2.0], rel=1e-6)
 
 
+def test_what_shares_no_function_moves_at_once_and_what_no_function_determines_stays():
+    """Two compartments of four change places; of their start values only the product is known."""
+    names = ("k13", "k14", "k31", "k41", "x3(t0)", "x4(t0)")
+    functions = "3*k13 + 4*k14", "6*k31 + 7*k41", "k13*k14", "k31*k41", "x3(t0)*x4(t0)"
+    x = np.array([0.3, 0.27225, 0.777, 0.4068 / 0.7, 0.7, 0.6])
+    points = predicted(
+        [Alternatives(names, 2, functions)], box(**dict.fromkeys(names, (1e-5, 10))), x, seed=3
+    )
+    exchanged = [0.363, 0.225, 0.678, 0.666, 0.7, 0.6]
+    assert points[0][0] == pytest.approx(exchanged, rel=1e-6)
+    assert [held for _, held in points] == [[0, 1, 2, 3]] * 3
+
+
 def test_names_that_begin_alike_are_told_apart():
     one = Alternatives(("q", "q1"), 2, ("q + q1", "q*q1"))
     ((point, _),) = predicted([one], box(q=(0, 10), q1=(0, 10)), np.array([2.0, 0.3]), seed=0)

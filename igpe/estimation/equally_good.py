@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import compress, product
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, connected
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
@@ -58,17 +58,42 @@ FORMULA = re.compile(r"(?:q\[\d+\]|[0-9+\-*/(). ])+")
 def predicted(
     alternatives: Sequence[Alternatives], box: Box, x: FloatArray, *, seed: int
 ) -> list[tuple[FloatArray, list[int]]]:
-    """Points (n,) with other solutions than those at x (n,), and the places of what has moved."""
+    """Points (n,) with other solutions than those at x (n,), and the places of what has moved.
+
+    Unknowns that share no function move independently: all at once first, as where two parts of a
+    model change places. Those that their functions do not determine stay, to be fitted.
+    """
     points, here = [], box.mapping(x)
     for one in alternatives:
-        names = [n for n in one.unknowns if any(n in text for text in one.functions)]
-        own, function = box.select(names), _function(names, one.functions)
-        if function is None or not own.bounded:
-            continue
-        held = [box.names.index(n) for n in names]
-        for values in _solutions(function, own, own.vector(here), seed):
-            points.append((box.vector({**here, **own.mapping(values)}), held))
+        within = {f: {*_names_in(one.unknowns).findall(f)} for f in one.functions}
+        parts = [
+            (sorted(part, key=one.unknowns.index), [f for f in within if within[f] & part])
+            for part in connected(within.values())
+        ]
+        determined = [part for part in parts if len(part[1]) >= len(part[0])] or parts
+        moves = [[here, *_moved(*part, box, here, seed)] for part in determined]
+        chosen = sorted(product(*moves), key=lambda some: sum(m is here for m in some))
+        held = [box.names.index(n) for names, _ in determined for n in names]
+        for some in chosen[: min(len(chosen) - 1, MOST_PREDICTED)]:
+            values = {
+                n: m[n] for m, (names, _) in zip(some, determined, strict=True) for n in names
+            }
+            points.append((box.vector({**here, **values}), held))
     return points
+
+
+def _moved(
+    names: Sequence[str],
+    functions: Sequence[str],
+    box: Box,
+    here: Mapping[str, float],
+    seed: int,
+) -> list[dict[str, float]]:
+    """Other values of these unknowns at which their functions are what they are here."""
+    own, function = box.select(names), _function(names, functions)
+    if function is None or not own.bounded:
+        return []
+    return [own.mapping(q) for q in _solutions(function, own, own.vector(here), seed)]
 
 
 def _function(
@@ -77,9 +102,7 @@ def _function(
     """Values of the unknowns -> of the functions; None where they are no plain formulas."""
     if not names:
         return None
-    longest_first = sorted(names, key=len, reverse=True)
-    pattern = re.compile("|".join(map(re.escape, longest_first)))
-    codes = []
+    pattern, codes = _names_in(names), []
     for text in functions:
         formula = pattern.sub(lambda found: f"q[{names.index(found[0])}]", text)
         formula = formula.replace("^", "**")
@@ -87,6 +110,11 @@ def _function(
             return None
         codes.append(compile(formula, "function", "eval"))
     return lambda q: np.array([eval(code, {"__builtins__": {}}, {"q": q}) for code in codes])
+
+
+def _names_in(names: Sequence[str]) -> re.Pattern[str]:
+    """What matches these names, the longest first."""
+    return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
 
 
 def _solutions(
