@@ -63,7 +63,7 @@ FEW_STEPS = 500  # a start that takes more between two outputs leads nowhere, un
 EVALUATIONS = 5000  # of the residuals; a search for 4 unknowns takes some 2000
 WORK = 2_000_000_000  # of all these (`Residuals.work`); about 40 s of a processor
 COSTLY = 1_000_000  # work of an evaluation, from which they are rough
-ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
+ROUNDING = 1e-14  # of the data's own sum of squares: below it objectives are rounding
 
 
 INTERRUPTED = "The search for other, equally good sets of values was interrupted."
