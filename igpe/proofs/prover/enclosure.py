@@ -137,6 +137,7 @@ class BoxBounds:
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
     skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
+    is_tube_idle  whether a tube proved no more than was known, and the Taylor model did
     spread        (n_p,) how far each axis moves the states where Taylor models broke, if they did
     """
 
@@ -148,6 +149,7 @@ class BoxBounds:
     multipliers: FloatArray
     middle: float
     skips_tube: bool = False
+    is_tube_idle: bool = False
     spread: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -236,11 +238,13 @@ class BoxEnclosure:
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
         skips_tube = outcome == THROUGH or (count > reached and bound > alone)
+        is_idle = with_tube and alone <= known and bound > alone
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
-            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube, spread=spread
-        )
+            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube,
+            is_tube_idle=is_idle, spread=spread,
+        )  # fmt: skip
 
     def _integrate(self, lower: FloatArray, upper: FloatArray, cut: float, most: int) -> int:
         """Taylor models of all experiments, until one ends the search; how the worst ended."""

@@ -30,6 +30,7 @@ PREFERENCE = 0.5  # of wide axes where trial splits choose, against gains relati
 ALIKE = 0.7  # score of the second best axis: its halves are split along that without trials
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
 WEIGHED, SOME = 40, 12  # after so many boxes sums are tried, on so many open ones
+PAUSE = 3  # generations without tubes, where one proved nothing new
 NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
 
@@ -44,6 +45,7 @@ class BoxNode:
     multipliers  of the residuals, where the bound is theirs
     depth     how many boxes lie around it
     skips_tube  whether Mueller bounds can be spared
+    pause     of so many generations without them, as they proved nothing new for the first
     axis      to split along where trial splits would choose, as the parent's left it; -1: none
     cut       what it was examined against
     """
@@ -57,6 +59,7 @@ class BoxNode:
     multipliers: FloatArray | None = None
     depth: int = 0
     skips_tube: bool = False
+    pause: int = 0
     axis: int = -1
     cut: float = np.inf
 
@@ -153,11 +156,12 @@ class BoxSearch:
             node.lower,
             node.upper,
             cut,
-            with_tube=not node.skips_tube,
+            with_tube=not (node.skips_tube or node.pause),
             known=node.bound,
             most=STEPS + STEPS_DEEPER * node.depth,
         )
         node.skips_tube = node.skips_tube or bounds.skips_tube
+        node.pause = PAUSE if bounds.is_tube_idle else node.pause
         self.examined += 1
         self._look(node, bounds.middle)
         children = self._decided(k, bounds)
@@ -237,7 +241,7 @@ class BoxSearch:
         cut, reason = self._goal(parent)
         known = min(max(parent.bound, bound), cut)
         child = BoxNode(lower, upper, known, skips_tube=parent.skips_tube, axis=axis)
-        child.depth = parent.depth + 1
+        child.depth, child.pause = parent.depth + 1, max(parent.pause - 1, 0)
         child.reason = reason if bound > cut else "open"
         self.tree.append(child)
         return len(self.tree) - 1
