@@ -105,9 +105,10 @@ def likelihood(
     raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
-    require_plain(problem, "The likelihood by shooting", constraints_too=True, spectra_too=False)
+    who = f"Uncertainty analysis ({'profiles' if deviations_too else 'bootstrap, predictions, samples'})"
+    require_plain(problem, who, constraints_too=True, spectra_too=False)
     if not deviations_too:
-        require_known_sigma(problem, "The likelihood by shooting")
+        require_known_sigma(problem, who)
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values, estimate)
     start = problem.box.clip(problem.box.vector(values))
