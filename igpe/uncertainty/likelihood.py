@@ -105,7 +105,8 @@ def likelihood(
     raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
-    who = f"Uncertainty analysis ({'profiles' if deviations_too else 'bootstrap, predictions, samples'})"
+    which = "profiles" if deviations_too else "bootstrap, predictions, samples"
+    who = f"Uncertainty analysis ({which})"
     require_plain(problem, who, constraints_too=True, spectra_too=False)
     if not deviations_too:
         require_known_sigma(problem, who)
