@@ -77,3 +77,16 @@ def test_contributions_are_counted_in_all_experiments_together() -> None:
     """Each alone has two: A and B. Together there are three."""
     result = igpe.estimate(problem(("AB", "BC")), progress=False, certify=False)
     assert result.spectral[0].rank == 3
+
+
+def test_experiments_with_spectra_join_concentrations_and_uncertain_starts() -> None:
+    """Structure and fit, where only the concentrations have standard deviations."""
+    one = problem(("AB", "AB"))
+    start = {"A": igpe.losses.NormalPrior(0.5, 0.02), "B": 0.0, "C": 0.0}
+    data = pd.DataFrame({"time": TIMES, "C": amounts(0.5, 0.0)["C"]})
+    run = igpe.Experiment(data, name="C", start=start, start_time=0.0, sigma=0.01)
+    both = igpe.Problem(BATCH, parameters=[*TRUE], experiments=[*one.experiments, run])
+    assert "globally identifiable" in str(igpe.check(both))
+    result = igpe.estimate(both, progress=False, certify=False)
+    for p in result.estimates[:2]:
+        assert abs(p.value - TRUE[p.name]) < 4 * p.standard_error
