@@ -142,6 +142,26 @@ def test_ctrl_c_and_errors_keep_what_is_done():
     assert (str(again), again.status) == (str(error.value), error.value.status)
 
 
+UNKNOWN = {
+    "sizes": {"sigma": None},
+    "sizes by the model": {"sigma": igpe.Noise(absolute=0.01, relative=0.1)},
+    "correlation": {"sigma": 0.02, "correlation": igpe.losses.AR1()},
+}
+
+
+@pytest.mark.parametrize("errors", UNKNOWN.values(), ids=UNKNOWN)
+def test_a_store_serves_problems_whose_weights_depend_on_the_fit(errors, tmp_path):
+    times, random = np.linspace(0.4, 8, 10), np.random.default_rng(0)
+    data = pd.DataFrame({"time": times, "A": np.exp(-0.9 * times), "B": 1 - np.exp(-0.9 * times)})
+    data.iloc[:, 1:] += 0.02 * random.standard_normal((10, 2))
+    run = igpe.Experiment(data, start={"A": 1.0, "B": 0.0}, start_time=0.0, **errors)
+    batch = igpe.kinetics.Batch(["A -> B"], bounds={"k1": (0.01, 5)})
+    problem = igpe.Problem(batch, parameters=["k1"], experiments=run)
+    fresh, kept = (igpe.campaign(problem, starts=2, store=tmp_path / "store.db") for _ in range(2))
+    assert kept.best.parameters["k1"] == pytest.approx(0.9, abs=0.1)
+    assert fresh.table.equals(kept.table)
+
+
 def test_a_store_is_another_process_s_too(tmp_path, serial):
     """What the runs depend on is hashed the same wherever and however the problem is built."""
     store = tmp_path / "runs.sqlite"

@@ -28,7 +28,8 @@ def _experiment(problem: Problem, k: int) -> Iterator[Any]:
     """Data of an experiment, and its initial value problem as CasADi writes it."""
     experiment = problem.experiments[k]
     ivp = compiled(problem).initial_value_problem(k, switching=True)
-    yield [experiment.name, experiment.measurements, experiment.sigma_known]
+    yield [experiment.name, experiment.measurements]
+    yield [experiment.sigma_known, experiment.weights_unknown]
     if (spectra := experiment.spectra) is not None:
         yield [spectra.times, spectra.wavelengths, spectra.values, spectra.noise, spectra.species]
         yield [spectra.pure, spectra.nonnegative, spectra.smooth, spectra.unwanted, spectra.shared]

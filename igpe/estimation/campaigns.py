@@ -387,7 +387,7 @@ def _require_true(
     """Compute the best again: what a file says of it may not be so.
 
     The sum of squares is that of an integration; where a method has another one (on the mesh of its
-    collocation), that of the method from there.
+    collocation, or with weights that depend on the fit), that of the method from there.
 
     raises DataError if neither is as good as the file says
     """
@@ -395,9 +395,11 @@ def _require_true(
         best = campaign.best
     except EstimationFailed:
         return
-    residuals = SingleShooting().prepare(problem).residuals
-    first = residuals(campaign.starts.iloc[0].to_numpy(dtype=float))
-    at = residuals(problem.box.vector(best.parameters))
+    first = at = None
+    if not problem.weights_follow_fit:
+        residuals = SingleShooting().prepare(problem).residuals
+        first = residuals(campaign.starts.iloc[0].to_numpy(dtype=float))
+        at = residuals(problem.box.vector(best.parameters))
     rounding = 0.0 if first is None else ROUNDING * abs(first.cost)
 
     def is_true(objective: float) -> bool:

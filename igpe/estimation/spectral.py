@@ -41,6 +41,8 @@ from igpe.numerics.mixtures import Unmixed, moved_rows, separated
 from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.numerics.statistics.lack_of_fit import Tested, all_tests
 from igpe.problem.problem import Problem
+from igpe.problem.singular_values import contributions
+from igpe.problem.spectra import FLOOR, Spectra
 from igpe.results.residual_table import (
     ADEQUATE,
     ALARM,
@@ -312,12 +314,24 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
         deviations=_deviations(s),
         probability=s.p,
         is_scattered=s.p < SCATTERED,
-        rank=max(m.spectra.rank().number for m in members),
+        rank=_rank([m.spectra for m in members]),
         lost=tuple(name for name, gone in zip(every, one.lost, strict=True) if gone),
         cost=one.cost + block.outside,
         eliminated=block.numbers - s.degrees,
         squares=tuple(map(float, squares)),
     )
+
+
+def _rank(every: Sequence[Spectra]) -> int:
+    """Number of contributions above the noise in these spectra together."""
+    parts = []
+    for one in every:
+        values = one.values if one.sigma is None else one.values / one.sigma
+        least = FLOOR * float(np.abs(values).max())
+        parts.append(values / (max(one.rank().noise, least) or 1.0))
+    both = np.vstack(parts)
+    singular = np.asarray(np.linalg.svd(both, compute_uv=False))
+    return contributions(singular, both.shape, 1.0)[0]
 
 
 def _variance(s: _Solved, errors: Uncertainty) -> FloatArray:

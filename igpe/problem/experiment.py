@@ -306,13 +306,14 @@ class Experiment(Suggesting):
         return made
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
-        """Return a copy of the experiment with another table and without spectra, for a model that
-        has more quantities.
+        """Return a copy of the experiment with another table, without spectra and with standard
+        deviations of 1, for a model that has more quantities.
 
         table  table of measurements, with the column names and units of the model
         """
-        unused = dict.fromkeys(("spectra", "only", "sigma", "correlation"))
+        unused = dict.fromkeys(("spectra", "only", "correlation"))
         held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
+        held["sigma"] = 1.0
         held |= {"name": self.name, "start": dict(self.start), "start_time": self.start_time}
         return Experiment(table, **{**self._conditions, **unused, **held})
 

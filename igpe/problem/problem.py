@@ -33,11 +33,12 @@ from igpe.problem.problem_checks import (
     expanded,
     held_sigma,
     name_experiments,
+    spectral_groups,
     uncertain_inputs,
     with_logarithms,
 )
 from igpe.problem.space import FiniteDifference, OnGrid, read_space
-from igpe.problem.spectra import Spectra, absorbing
+from igpe.problem.spectra import Spectra, absorbing, compressed
 from igpe.problem.starts import as_members
 from igpe.problem.tables import Data, read_table
 from igpe.problem.units import time_unit, unit_name
@@ -195,19 +196,29 @@ class Problem(Suggesting):
 
     def compressed(self) -> "Problem":
         """Return the problem with its spectra projected onto their leading singular vectors."""
-        return self._with_spectra(Spectra.compressed)
+        every = self._spectra
+        for group in spectral_groups(self.experiments):
+            for k, one in zip(
+                group, compressed([s for k in group if (s := every[k])]), strict=True
+            ):
+                every[k] = one
+        return self._with_spectra(every)
 
     def with_free_signs(self) -> "Problem":
         """Return the problem without the constraint that pure spectra must be nonnegative."""
-        return self._with_spectra(Spectra.with_free_signs)
+        return self._with_spectra([s and s.with_free_signs() for s in self._spectra])
 
-    def _with_spectra(self, changed: Callable[[Spectra], Spectra]) -> "Problem":
+    @property
+    def _spectra(self) -> list[Spectra | None]:
+        return [e.spectra for e in self.experiments]
+
+    def _with_spectra(self, spectra: Sequence[Spectra | None]) -> "Problem":
         if not self.has_spectra:
             return self
         other = self._copied()
         other.experiments = tuple(map(copy, self.experiments))
-        for e in other.experiments:
-            e.spectra = None if e.spectra is None else changed(e.spectra)
+        for e, own in zip(other.experiments, spectra, strict=True):
+            e.spectra = own
         return other
 
     @property

@@ -29,6 +29,7 @@ from igpe.problem.model import Instance
 from igpe.problem.units import conversion, converted, time_unit, unit_name
 
 Bounds = tuple[float, float]
+ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
 KINDS = {
     "priors": (NormalPrior | Prior, "igpe.losses.NormalPrior(mean, deviation)"),
     "time_varying": (PiecewiseConstant, "igpe.losses.PiecewiseConstant(breaks, lower, ..)"),
@@ -495,3 +496,50 @@ def _check_free(problem: Any, experiment: Experiment, instance: Instance) -> Non
         given = name in {*experiment.inputs, *problem.time_varying} or data.is_variable_type()
         if not given and value(data, exception=False) is None:
             raise ProblemError(f"Input '{name}' has no value. Pass it in Experiment(inputs=...).")
+
+
+def spectral_groups(experiments: Sequence[Experiment]) -> list[list[int]]:
+    """Numbers of the experiments with spectra, grouped by common pure spectra.
+
+    raises ProblemError if experiments of a group differ in wavelengths, options or weights
+    """
+    groups: dict[int, list[int]] = {}
+    for k, e in enumerate(experiments):
+        if e.spectra is not None:
+            groups.setdefault(-1 if e.spectra.shared else k, []).append(k)
+    for group in groups.values():
+        _check_alike([experiments[k] for k in group])
+    return [*groups.values()]
+
+
+def _check_alike(group: Sequence[Experiment]) -> None:
+    name, first = group[0].name, group[0].spectra
+    for e in group[1:]:
+        one, here = e.spectra, f"experiments {name} and {e.name}"
+        if first is None or one is None:
+            continue
+        apart = "Pass shared=False to igpe.Spectra if the species have separate spectra."
+        options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
+        w = first.wavelengths
+        if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
+            raise ProblemError(
+                f"The wavelengths of {here} differ, so these experiments cannot share spectra. "
+                f"{apart}"
+            )
+        if options[0] != options[1]:
+            raise ProblemError(
+                f"The spectra of {here} differ in `nonnegative`, `smooth` or `unwanted`, so they "
+                f"cannot be shared. {apart}"
+            )
+        ratio = one.noise / first.noise
+        if not np.allclose(ratio, ratio[0], rtol=ALIKE):
+            raise ProblemError(
+                f"The standard deviations of the spectra of {here} do not have the same ratio "
+                f"at all wavelengths, which shared spectra require. {apart}"
+            )
+        for species in set(first.pure) & set(one.pure):
+            if not np.allclose(first.pure[species], one.pure[species]):
+                raise ProblemError(
+                    f"`pure` contains two different spectra of '{species}' for {here}. Give one "
+                    f"spectrum. {apart}"
+                )

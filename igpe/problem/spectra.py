@@ -4,7 +4,7 @@ Beer and Lambert: the absorbance at time t and wavelength w is the sum over spec
 The species' spectra s are unknown (or some of them known), and are eliminated by `igpe.estimate`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -156,25 +156,6 @@ class Spectra(Suggesting):
     def at_times(self, factor: float, offset: float) -> "Spectra":
         """Return a copy whose times are in another unit: factor * times + offset."""
         return self._changed(times=factor * self.times + offset)
-
-    def compressed(self) -> "Spectra":
-        """Return the spectra projected onto their leading singular vectors, for use in searches.
-
-        Instead of one dimension for each wavelength, the projection has one for each contribution,
-        one for each known spectrum, and one additional dimension.
-        """
-        few = min(self.contributions + 1, *self.values.shape)
-        pure = {n: s / self.noise for n, s in self.pure.items()}
-        left, size, right = np.linalg.svd(self.values / self.noise, full_matrices=False)
-        axes = np.linalg.qr(np.vstack([right[:few], *pure.values()]).T)[0]
-        return self._changed(
-            values=(left * size) @ (right @ axes),
-            wavelengths=np.arange(axes.shape[1], dtype=float),
-            sigma=np.ones(axes.shape[1]),
-            pure={n: s @ axes for n, s in pure.items()},
-            nonnegative=False,
-            smooth=0,
-        )
 
     def with_free_signs(self) -> "Spectra":
         """Return a copy without the constraint that pure spectra must be nonnegative."""
@@ -360,6 +341,33 @@ class Spectra(Suggesting):
             f"Spectra(of {absorbing}: {len(self.times)} times from {self.times[0]:g} to "
             f"{self.times[-1]:g}, {len(w)} wavelengths from {w[0]:g} to {w[-1]:g})"
         )
+
+
+def compressed(group: Sequence[Spectra]) -> list[Spectra]:
+    """Return spectra projected onto their common leading singular vectors, for use in searches.
+
+    Instead of one dimension for each wavelength, the projection has one for each contribution, one
+    for each known spectrum, and one additional dimension.
+
+    group  spectra of all experiments whose species have the same pure spectra
+    """
+    first, weighted = group[0], np.vstack([one.values / one.noise for one in group])
+    pure = {n: s / first.noise for one in group for n, s in one.pure.items()}
+    species = {n for one in group for n in one.absorbing}
+    few = min(len(species) + first.constant * len(group) + first.varying + 1, *weighted.shape)
+    right = np.linalg.svd(weighted, full_matrices=False)[2]
+    axes = np.linalg.qr(np.vstack([right[:few], *pure.values()]).T)[0]
+    return [
+        one._changed(
+            values=(one.values / first.noise) @ axes,
+            wavelengths=np.arange(axes.shape[1], dtype=float),
+            sigma=np.full(axes.shape[1], np.median(one.noise / first.noise)),
+            pure={n: pure[n] @ axes for n in one.pure},
+            nonnegative=False,
+            smooth=0,
+        )
+        for one in group
+    ]
 
 
 class Rank:

@@ -65,41 +65,55 @@ def analyse_any(problem: Problem, *, most_work: float = 0.0) -> Structure:
 class _WithAbsorbances:
     """The user's builder, with absorbances at few wavelengths as variables of the model.
 
+    Every model has all factors, as experiments may share spectra. Known spectra are numbers.
+
     spectra  experiment -> its spectra
     """
 
     def __init__(self, builder: Any, spectra: Mapping[str, Spectra]) -> None:
         self.builder, self.spectra = builder, spectra
+        known = {_row(e, own, n) for e, own in spectra.items() for n in own.pure}
+        every = dict.fromkeys(
+            _row(e, own, n)
+            for e, own in spectra.items()
+            for n in [*own.absorbing, *[BACKGROUND] * own.constant]
+        )
+        self.free = [row for row in every if row not in known]
+        unknown = [{_row(e, s, n) for n in s.absorbing} - known for e, s in spectra.items()]
+        self.wavelengths = min(max(map(len, unknown)) or 1, MOST)
+        shown = np.random.default_rng(0).integers(100, 1000, (len(every), self.wavelengths)) / 100
+        self._shown = dict(zip(every, shown.tolist(), strict=True))
 
     def __call__(self, times: list[float], experiment: Experiment) -> Any:
         model = call(self.builder, times, experiment)
-        own = self.spectra.get(experiment.name)
-        if own is None:
-            own = next(iter(self.spectra.values()))
-        instance, names = read(model), [*own.absorbing, *[BACKGROUND] * own.constant]
-        count = wavelengths(own)
-        factors = pyo.Var(names, range(count), bounds=(-LARGEST, LARGEST), initialize=1.0)
+        instance, count = read(model), self.wavelengths
+        factors = pyo.Var(
+            range(len(self.free)), range(count), bounds=(-LARGEST, LARGEST), initialize=1.0
+        )
         model.add_component(FACTOR, factors)
-        shown = np.random.default_rng(0).integers(100, 1000, (len(names), count)) / 100
-        for i, name in enumerate(names):
-            if name in own.pure:
-                for j in range(count):
-                    factors[name, j].fix(float(shown[i, j]))
+        place, own = {row: i for i, row in enumerate(self.free)}, self.spectra.get(experiment.name)
+        if own is None:
+            return model
+
+        def factor(name: str, j: int) -> Any:
+            row = _row(experiment.name, own, name)
+            return factors[place[row], j] if row in place else self._shown[row][j]
+
         time, series = instance.time, {n: instance.over_time(n) for n in own.absorbing}
         model.add_component(OUTPUT, pyo.Var(time, range(count)))
 
         def rule(m: Any, t: float, j: int) -> Any:
-            parts = [factors[n, j] * s[t] for n, s in series.items() if s is not None]
-            parts += [factors[BACKGROUND, j] for _ in range(own.constant)]
+            parts = [factor(n, j) * s[t] for n, s in series.items() if s is not None]
+            parts += [factor(BACKGROUND, j) for _ in range(own.constant)]
             return m.component(OUTPUT)[t, j] == sum(parts)
 
         model.add_component(f"{OUTPUT}_rule", pyo.Constraint(time, range(count), rule=rule))
         return model
 
 
-def wavelengths(spectra: Spectra) -> int:
-    """How many stand for all."""
-    return min(len(spectra.absorbing) - len(spectra.pure) or 1, MOST)
+def _row(experiment: str, spectra: Spectra, name: str) -> tuple[str, str]:
+    """Key of a species' factors: experiments with shared spectra have the same."""
+    return "" if spectra.shared and name != BACKGROUND else experiment, name
 
 
 def _posed(problem: Problem) -> Problem:
@@ -107,24 +121,23 @@ def _posed(problem: Problem) -> Problem:
     given = problem.given
     spectra = {e.name: e.spectra for e in problem.experiments if e.spectra is not None}
     builder = _WithAbsorbances(problem.model, spectra)
-    runs = [_measured(e, spectra.get(e.name)) for e in problem.experiments]
-    parameters = given["parameters"]
-    every: Any = [*parameters, FACTOR]
-    if isinstance(parameters, Mapping):
-        every = {**parameters, FACTOR: (-LARGEST, LARGEST)}
-    own = [FACTOR] * (not any(s.shared for s in spectra.values()))
-    arguments = {**given, "model": builder, "parameters": every, "experiments": runs}
+    runs = [_measured(e, spectra.get(e.name), builder.wavelengths) for e in problem.experiments]
+    parameters: Any = given["parameters"]
+    if builder.free and isinstance(parameters, Mapping):
+        parameters = {**parameters, FACTOR: (-LARGEST, LARGEST)}
+    elif builder.free:
+        parameters = [*parameters, FACTOR]
+    arguments = {**given, "model": builder, "parameters": parameters, "experiments": runs}
     arguments["space"] = {}  # the builder's models are discretised already
-    posed = Problem(**{**arguments, "local": [*given["local"], *own]})
-    return posed.fixing(problem.fixed)
+    return Problem(**arguments).fixing(problem.fixed)
 
 
-def _measured(experiment: Experiment, spectra: Spectra | None) -> Experiment:
-    """The experiment with few wavelengths as columns of its table, and few times."""
+def _measured(experiment: Experiment, spectra: Spectra | None, count: int) -> Experiment:
+    """The experiment with `count` wavelengths as columns of its table, and few times."""
     if spectra is None:
         return experiment
     rows = np.unique(np.linspace(0, len(spectra.times) - 1, FEW).astype(int))
-    places = np.linspace(0, len(spectra.wavelengths) - 1, wavelengths(spectra)).astype(int)
+    places = np.linspace(0, len(spectra.wavelengths) - 1, count).astype(int)
     names = [f"{OUTPUT}[{j}]" for j in range(len(places))]
     values = spectra.values[np.ix_(rows, places)]
     table = pd.DataFrame(values, index=spectra.times[rows], columns=names)

@@ -66,6 +66,7 @@ CHANGES = {
     "measurement": lambda: problem(value=1.0 + 1e-12),
     "sigma": lambda: problem(run={"sigma": 0.2}),
     "sigma unknown": lambda: problem(run={"sigma": None}),
+    "sigma unknown and equal": lambda: problem(run={"sigma": "equal"}),
     "error model": lambda: problem(run={"sigma": igpe.Noise(relative=0.1)}),
     "weights": lambda: problem().weighted([np.full(7, 0.1 + 1e-9)]),
     "start": lambda: problem(run={"start": {"A": 1.1}}),

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.mixtures import Mixture, Unmixed, linearised, separated
 from igpe.problem.problem import Problem
+from igpe.problem.problem_checks import spectral_groups
 from igpe.problem.spectra import Spectra
 
 
@@ -119,17 +119,13 @@ def spectral_blocks(problem: Problem, runs: Sequence[Any]) -> tuple[SpectralBloc
     """The blocks of a problem, from its experiments made ready."""
     if not problem.has_spectra:
         return ()
-    groups: dict[Any, list[int]] = {}
-    for k, e in enumerate(problem.experiments):
-        if e.spectra is not None:
-            groups.setdefault("shared" if e.spectra.shared else k, []).append(k)
-    return tuple(_block(problem, runs, members) for members in groups.values())
+    groups = spectral_groups(problem.experiments)
+    return tuple(_block(problem, runs, members) for members in groups)
 
 
 def _block(problem: Problem, runs: Sequence[Any], numbers: Sequence[int]) -> SpectralBlock:
     every = [problem.experiments[k].spectra for k in numbers]
     spectra = [s for s in every if s is not None]
-    _check_alike(problem, numbers, spectra)
     species = tuple(dict.fromkeys(n for s in spectra for n in s.absorbing))
     members = []
     for k, own in zip(numbers, spectra, strict=True):
@@ -157,38 +153,3 @@ def _block(problem: Problem, runs: Sequence[Any], numbers: Sequence[int]) -> Spe
         extra[np.arange(len(data)), np.repeat(np.arange(len(spectra)), length)] = weight
     mixture = Mixture(data, pure, extra, first.nonnegative, first.varying)
     return SpectralBlock(species, tuple(members), mixture, weight, outside)
-
-
-ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
-
-
-def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spectra]) -> None:
-    """Raise ProblemError unless spectra can be shared: same wavelengths, options and weights."""
-    first, name = spectra[0], problem.experiments[numbers[0]].name
-    for k, one in zip(numbers[1:], spectra[1:], strict=True):
-        here = f"experiments {name} and {problem.experiments[k].name}"
-        apart = "Pass shared=False to igpe.Spectra if the species have separate spectra."
-        options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
-        w = first.wavelengths
-        if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
-            raise ProblemError(
-                f"The wavelengths of {here} differ, so these experiments cannot share spectra. "
-                f"{apart}"
-            )
-        if options[0] != options[1]:
-            raise ProblemError(
-                f"The spectra of {here} differ in `nonnegative`, `smooth` or `unwanted`, so they "
-                f"cannot be shared. {apart}"
-            )
-        ratio = one.noise / first.noise
-        if not np.allclose(ratio, ratio[0], rtol=ALIKE):
-            raise ProblemError(
-                f"The standard deviations of the spectra of {here} do not have the same ratio "
-                f"at all wavelengths, which shared spectra require. {apart}"
-            )
-        for species in set(first.pure) & set(one.pure):
-            if not np.allclose(first.pure[species], one.pure[species]):
-                raise ProblemError(
-                    f"`pure` contains two different spectra of '{species}' for {here}. Give one "
-                    f"spectrum. {apart}"
-                )
