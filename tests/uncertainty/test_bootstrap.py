@@ -63,7 +63,7 @@ def test_residuals_give_the_same_spread_though_sigma_is_wrong():
 def test_columns_keep_their_own_residuals():
     """Two columns with very different errors: none of one is drawn for the other."""
     run = methanol.problem().experiments[0]
-    base = likelihood(methanol.problem(), methanol.OPTIMUM, igpe.SingleShooting())
+    base = likelihood(methanol.problem(), methanol.OPTIMUM, igpe.SingleShooting(), "test")
     pool = ResidualBootstrap()._pool(base)
     errors = ResidualBootstrap().draw(base)(np.random.default_rng(1))
     for k in range(len(run.measured)):

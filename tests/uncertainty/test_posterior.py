@@ -47,7 +47,7 @@ def test_of_a_line_the_posterior_is_known(sigma):
 
 def test_densities_are_those_of_the_fit_and_the_priors():
     problem = decay(priors={"km": igpe.losses.NormalPrior(1.0, 0.3)})
-    base = likelihood(problem, DECAY_TRUTH, SingleShooting())
+    base = likelihood(problem, DECAY_TRUTH, SingleShooting(), "test")
     posterior, other = Posterior(base), np.array([1.1, 1.0])
     difference = posterior(base.x) - posterior(other)
     assert difference == pytest.approx((base.residuals(other).cost - base.at.cost) / 2, rel=1e-5)
@@ -57,7 +57,7 @@ def test_densities_are_those_of_the_fit_and_the_priors():
 
 def test_walkers_begin_inside_and_apart():
     """Also where the data determine only a product."""
-    base = likelihood(product(), PRODUCT_NEAR, SingleShooting())
+    base = likelihood(product(), PRODUCT_NEAR, SingleShooting(), "test")
     posterior = Posterior(base)
     walkers = posterior.walkers(30, np.random.default_rng(0))
     assert all(np.isfinite(posterior(x)) for x in walkers)

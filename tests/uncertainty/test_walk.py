@@ -89,7 +89,7 @@ def test_nothing_to_walk():
 
 @pytest.fixture(scope="module")
 def path():
-    base = likelihood(decay(), DECAY_TRUTH, SingleShooting())
+    base = likelihood(decay(), DECAY_TRUTH, SingleShooting(), "test")
     return ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base.search, 1e-10))
 
 
@@ -109,7 +109,7 @@ def test_the_curvature_at_the_estimate_is_the_linearised_error(path):
 def test_predictions_err_by_second_order():
     """With small residuals the tangent is exact: half the step leaves a quarter of the error."""
     exact = decay().with_data(decay_data(0, noise=0.0))
-    base = likelihood(exact, DECAY_TRUTH, SingleShooting())
+    base = likelihood(exact, DECAY_TRUTH, SingleShooting(), "test")
     path = ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base.search, 1e-12))
     errors = []
     for at in (0.04, 0.08):
