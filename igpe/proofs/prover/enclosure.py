@@ -137,7 +137,8 @@ class BoxBounds:
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
     skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
-    is_tube_idle  whether a tube proved no more than was known, and the Taylor model did
+    is_tube_idle  whether a tube proved no more than was known, and the Taylor model did, in less
+                  work
     spread        (n_p,) how far each axis moves the states where Taylor models broke, if they did
     """
 
@@ -228,17 +229,17 @@ class BoxEnclosure:
         most       steps of the Taylor model in each experiment
         """
         self._clear(lower, upper)
-        ranges = np.stack([lower, upper], axis=1)
+        ranges, before = np.stack([lower, upper], axis=1), self.work
         bound, reached = self._tubes(ranges, cut, known) if with_tube else (0.0, 0)
         if bound > cut:
             return self._box_bounds(lower, upper, bound, rows=self.size)
-        alone = bound
+        alone, of_tube = bound, self.work - before
         outcome = self._integrate(lower, upper, cut, most)
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
         skips_tube = outcome == THROUGH or (count > reached and bound > alone)
-        is_idle = with_tube and alone <= known and bound > alone
+        is_idle = alone <= known and bound > alone and 2 * of_tube > self.work - before
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
