@@ -172,7 +172,7 @@ def posed_with(sigma, builder=decay, parameters=("k", "sd")):
     return igpe.Problem(builder, parameters=list(parameters), experiments=run)
 
 
-SD, SAY = igpe.EstimatedSigma("sd"), "standard deviations are estimated"
+SD, SAY = igpe.EstimatedSigma("sd"), "standard deviations are estimated|estimated standard dev"
 OTHERS = r"igpe\.search\.MultiStart or igpe\.search\.IteratedSearch"
 LIKELIHOOD = igpe.dynamics.likelihood.negative_log_likelihood
 REFUSED = [
@@ -185,7 +185,6 @@ REFUSED = [
         for ask in (
             partial(igpe.profile, method=igpe.Collocation()),
             igpe.bootstrap,
-            igpe.predict,
         )
     ),
     (
