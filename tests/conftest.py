@@ -7,6 +7,7 @@ threads.
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,13 @@ import pytest
 
 BRIEF = {"TRIALS": 8, "STARTS": 2, "LINE": 8, "EXCHANGES": 3}
 BROWSERS = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+KERNELS = """
+import igpe
+from igpe.proofs.prover import unasked
+unasked.compile_kernels()
+problem = unasked._decay(1)
+igpe.verify(igpe.certify(problem, {"k0": 1.0}, gap=0.5), problem)
+"""
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]
 
@@ -26,6 +34,18 @@ os.environ.setdefault("IGPE_PROOFS", "asked")  # else each estimate would try on
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background; and for children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """Begin to compile the kernels of proofs, once for all workers: that takes minutes."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        subprocess.Popen([sys.executable, "-c", KERNELS], cwd=HERE.parent, **nothing)
+
+
+def pytest_collection_modifyitems(items):
+    """Proofs come last, when their kernels are compiled."""
+    items.sort(key=lambda item: "proofs" in item.path.parts)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -205,6 +205,7 @@ def test_a_route_is_one_class() -> None:
     assert [c.method for c in result.certificates] == ["shrinking boxes"]
 
 
+@pytest.mark.slow
 def test_an_integrator_is_one_class_for_trajectories_and_intervals() -> None:
     result = igpe.estimate(CHAIN.problem(0.01), quick(integrator=FixedSteps()))
     assert result.parameters == TRUTH
@@ -215,6 +216,7 @@ def test_an_integrator_is_one_class_for_trajectories_and_intervals() -> None:
     assert decay.parameters == pytest.approx(DECAY.truth, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_noise_model_is_one_class() -> None:
     run = igpe.Experiment(CHAIN.data(0.01), start=CHAIN.start, start_time=0.0, sigma=Counting(0.01))
     problem = igpe.Problem(CHAIN.builder, parameters=list(CHAIN.truth), experiments=run)
@@ -224,6 +226,7 @@ def test_a_noise_model_is_one_class() -> None:
     assert result.points["sigma"].to_numpy() == pytest.approx(sigma, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [igpe.SingleShooting(), igpe.MultipleShooting()])
 def test_a_loss_is_one_class(method: Any) -> None:
     data = CHAIN.data(0.01)
@@ -252,6 +255,7 @@ def test_a_solver_is_one_class() -> None:
     assert any("Careful" in c.method for c in result.certificates)
 
 
+@pytest.mark.slow
 def test_an_estimator_is_one_class_also_for_the_last_step() -> None:
     problem, method = DECAY.problem(0.01), Compass()
     many = igpe.campaign(problem, Compass(), 3)

@@ -110,6 +110,7 @@ def test_the_likelihood_and_its_gradient():
         assert found.gradient[name] == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_estimates_are_right_on_average_where_substitutes_are_not():
     """Beside estimates from all values, had there been no limit."""
     found = {"all": [], "censored": [], "left out": [], "half": []}

@@ -220,6 +220,7 @@ def test_experiments_share_an_estimated_correlation():
     assert min(alone) < one < max(alone)
 
 
+@pytest.mark.slow
 def test_errors_treated_as_independent_fail_the_tests_that_their_correlation_passes():
     table = measured(AR1, times=np.linspace(0.05, 6, 120), holes=False)  # as AR(1)
     apart, carried = (
@@ -236,6 +237,7 @@ def test_errors_treated_as_independent_fail_the_tests_that_their_correlation_pas
     assert row["log_likelihood"] == pytest.approx(expected, abs=0.05)
 
 
+@pytest.mark.slow
 @KINDS
 def test_everything_behind_the_residuals_follows(kind, times):
     table = measured(kind, times=times)

@@ -192,6 +192,7 @@ METHODS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "room", "call", "start"), METHODS)
 def test_every_method_returns_the_best_so_far(monkeypatch, method, room, call, start):
     problem = CASE.problem(0.02, 1)
@@ -250,6 +251,7 @@ def test_what_shooting_reached_is_not_lost(monkeypatch):
     assert found.objective == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "name"),
     [(equally_good, "_rise"), (equally_good, "other_optima"), (equally_good, "refine")],
@@ -364,6 +366,7 @@ def test_a_solver_program_is_ended(tmp_path):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_a_time_limit_returns_the_best_so_far(monkeypatch):
     monkeypatch.setattr(step_4, "complement", lambda *arguments: wait(60))
     result = igpe.estimate(CASE.problem(0.02, 1), time_limit=3.0)
@@ -406,6 +409,7 @@ def test_a_design_keeps_the_best_experiment(monkeypatch):
     assert np.isfinite(plan.after)
 
 
+@pytest.mark.slow
 def test_a_sample_keeps_whole_steps_and_prints_nothing(monkeypatch, capsys):
     pytest.importorskip("emcee")
     problem = CASE.problem(0.02, 1)

@@ -56,6 +56,7 @@ def address(tmp_path):
             voila.wait()
 
 
+@pytest.mark.slow
 def test_a_slider_moves_the_model_and_the_button_estimates(address, browser):
     page = browser.new_page()
     page.set_default_timeout(1000 * PATIENCE)

@@ -53,6 +53,7 @@ def stuck(monkeypatch):
     monkeypatch.setattr(igpe.pipeline, "with_other_optima", poor)
 
 
+@pytest.mark.slow
 def test_the_right_optimum_is_found(stuck):
     result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
     assert result.parameters == pytest.approx({"a": 1.5, "w": 7.0}, rel=0.02)
@@ -60,6 +61,7 @@ def test_the_right_optimum_is_found(stuck):
     assert "further search" in result.seconds
 
 
+@pytest.mark.slow
 def test_a_wrong_model_gets_a_note():
     result = igpe.estimate(problem(np.sqrt(TIMES)))
     assert result.adequacy.lacks
@@ -83,6 +85,7 @@ def lost(monkeypatch):
     monkeypatch.setattr(igpe.pipeline, "with_other_optima", nowhere)
 
 
+@pytest.mark.slow
 def test_a_fit_that_cannot_be_integrated_is_searched_for_again(lost):
     result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
     assert result.parameters == pytest.approx({"a": 1.5, "w": 7.0}, rel=0.02)
@@ -116,6 +119,7 @@ def passing_through(times):
     return m
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("logarithmic", "is_repeated"), [(["k", "l"], False), (["k"], True)])
 def test_a_search_from_scattered_starts_is_not_repeated(logarithmic, is_repeated):
     """But in logarithms, where it was not in all of them."""
@@ -144,6 +148,7 @@ def lorenz(times):
     return m
 
 
+@pytest.mark.slow
 def test_a_chaotic_system_is_followed_by_multiple_shooting():
     times = np.linspace(0, 5, 101)
     exact = solve_ivp(

@@ -55,6 +55,7 @@ def test_values_of_zero_are_refused():
     pose(table.replace(0.0, np.nan))
 
 
+@pytest.mark.slow
 def test_logarithms_of_what_is_not_there_before_a_lag():
     """The fitted curve is log 0 until the dose arrives: pytest would raise NumPy's warnings."""
     table = pd.DataFrame({"time": TIMES, "A": 2 * np.exp(-0.7 * (TIMES - 0.3))})

@@ -35,6 +35,7 @@ def serial():
     return igpe.campaign(consecutive.problem(), starts=12, seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["own", "pool", "dask"])
 def test_an_executor_gives_the_same_to_the_last_bit(name, opened, serial):
     with opened(name) as executor:
@@ -162,6 +163,7 @@ def test_a_store_serves_problems_whose_weights_depend_on_the_fit(errors, tmp_pat
     assert fresh.table.equals(kept.table)
 
 
+@pytest.mark.slow
 def test_a_store_is_another_process_s_too(tmp_path, serial):
     """What the runs depend on is hashed the same wherever and however the problem is built."""
     store = tmp_path / "runs.sqlite"
@@ -185,6 +187,7 @@ def test_progress_is_told(serial):
     assert told == ["Campaign: 3 of 3 starts"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pool"])
 def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_path):
     problem, store = decay(), tmp_path / "store.db"
@@ -204,6 +207,7 @@ def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_pa
     assert found.runs.drop(columns=VARYING).equals(here)
 
 
+@pytest.mark.slow
 def test_the_ladder_of_candidates_is_the_same_elsewhere(tmp_path):
     """One unknown of the reaction is out of reach of algebra, so that step 4 searches for it."""
     problem = next(c for c in ZOO if c.name == "unmeasured_intermediate").problem(0.05)

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 MODELS = sorted((ROOT / "models").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
 def test_every_published_model_is_found_from_anywhere(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

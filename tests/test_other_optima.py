@@ -51,6 +51,7 @@ SEED = 11  # not one of the benchmark's
 SEARCH = GaussNewton()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
     [
@@ -74,6 +75,7 @@ def twins():
     return igpe.estimate(sulfisoxazole())
 
 
+@pytest.mark.slow
 def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins):
     (other,) = twins.other_optima
     mirrored = {"A1": "A2", "A2": "A1", "l1": "l2", "l2": "l1"}
@@ -121,6 +123,7 @@ def test_candidates_that_are_other_optima_are_reported_where_constraints_forbid_
     assert "2 sets of values explain the data equally well" in str(result)
 
 
+@pytest.mark.slow
 def test_a_real_certificate_and_all_that_is_written_agree():
     result = igpe.estimate(_squared(constrained=False), certify=True)
     assert result.proof is not None
@@ -135,6 +138,7 @@ def test_a_real_certificate_and_all_that_is_written_agree():
         assert result.proof.lower_bound <= known <= result.proof.objective * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(monkeypatch):
     wells = Case(
         {"x": lambda v: (v.k**4 - 5 * v.k**2 + 0.5 * v.k) * v.x}, {"k": -1.63}, (-3.0, 3.0),
@@ -172,11 +176,13 @@ def test_other_optima_survive_json_and_old_files_have_none(twins):
     assert igpe.Result.from_dict(old).other_optima == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOUNDED)
 def test_what_belongs_on_a_bound_is_on_it_and_intervals_stay_inside(name):
     assert work(f"{name} #{SEED}") == {"off": [], "outside": [], "lost": []}
 
 
+@pytest.mark.slow
 def test_collocation_by_itself_ends_on_the_bound_too():
     problem, start = BOUNDED["activation"].problem(SEED), {"k": 0.5, "E": 0.5}
     found, shot = (m.estimate(problem, start) for m in (Collocation(), igpe.SingleShooting()))
@@ -184,6 +190,7 @@ def test_collocation_by_itself_ends_on_the_bound_too():
     assert found.parameters["k"] == pytest.approx(shot.parameters["k"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_one_sided_interval_is_that_of_the_profile():
     problem = BOUNDED["activation"].problem(SEED)
     result = igpe.estimate(problem)
@@ -193,6 +200,7 @@ def test_the_one_sided_interval_is_that_of_the_profile():
     assert E.upper == pytest.approx(by_profile.upper, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_better_optimum_that_is_met_becomes_the_estimate(monkeypatch):
     problem = CASES["chain, last measured"].problem(SEED)
     best = igpe.estimate(problem)
@@ -294,6 +302,7 @@ def proved():
     return replace(result, proof=certificate)
 
 
+@pytest.mark.slow
 def test_the_verdict_is_that_of_the_proof(proved):
     assert proved.verdict["optimum"] == "proved best within the bounds (gap 0.1 %)"
     for written in (str(proved), proved.report(), proved.to_json()):
@@ -360,6 +369,7 @@ def test_notes_of_inner_searches_reach_the_result():
     assert "Step 4: the search warns" in result.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "told"),
     [
@@ -379,6 +389,7 @@ def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(nam
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "value"), [("EVALUATIONS", 150), ("WORK", 5_000_000)])
 def test_a_search_ends_at_its_allowance_and_says_so(twins, monkeypatch, limit, value):
     monkeypatch.setattr(f"igpe.dynamics.search.other_optima.{limit}", value)
@@ -449,6 +460,7 @@ def test_optima_that_were_not_searched_for_are_said_not_to_be(monkeypatch, limit
     assert note in " ".join(result.details.text.split())
 
 
+@pytest.mark.slow
 def test_other_optima_are_confirmed_without_a_compiler(tmp_path, monkeypatch):
     """That integrations were slow does not speak against an optimum."""
     for name in ("PATH", "XDG_CACHE_HOME"):
@@ -459,6 +471,7 @@ def test_other_optima_are_confirmed_without_a_compiler(tmp_path, monkeypatch):
     assert not [note for note in result.notes if "could not be confirmed" in note]
 
 
+@pytest.mark.slow
 def test_sets_that_cost_too_much_to_confirm_are_left_out_and_said_so(monkeypatch):
     monkeypatch.setattr(equally_good, "MOST_WORK", 1)
     result = igpe.estimate(sulfisoxazole())

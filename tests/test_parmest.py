@@ -68,6 +68,7 @@ def test_the_semibatch_reactors_parameters_are_found_again(exact):
     assert found.parameters == pytest.approx(TRUTH, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_measurement_errors_are_honoured_also_by_a_copy(exact):
     problem = Problem.from_parmest([WithErrors(exact)])
     back = copy.deepcopy(problem)

@@ -125,6 +125,7 @@ def test_unbounded_unknowns_of_step_4_are_refused():
         igpe.estimate(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [igpe.losses.L1(), igpe.losses.Huber()])
 @pytest.mark.parametrize("sigma", [0.02, "equal"])
 def test_robust_losses_bear_an_outlier(loss, sigma):
@@ -149,6 +150,7 @@ def test_robust_losses_bear_an_outlier(loss, sigma):
     assert "um of squares" not in text.split("Step 3:", maxsplit=1)[0]
 
 
+@pytest.mark.slow
 def test_the_correction_is_any_estimator():
     problem = LINEAR.problem(0.02, 1)
     expected = igpe.estimate(problem)

@@ -99,6 +99,7 @@ def test_terms_whose_units_cannot_be_added(unit, count):
     assert all(clash in s and "Check the units" in s for s in said)
 
 
+@pytest.mark.slow
 def test_units_may_stand_in_the_equations():
     u = pyo.units
 

@@ -90,6 +90,7 @@ def test_replicates_are_drawn_each():
     assert sorted(ax.containers[0].lines[0].get_ydata()) == sorted(twice["measured"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3, 12, 40])
 def test_nothing_overlaps(count):
     """Numbers, names, units, titles and the legend; neither small nor large numbers, nor names."""
@@ -190,6 +191,7 @@ def test_runs_of_one_sign_are_joined():
     assert [np.isfinite(run).sum() for run in runs] == [2, 3, 4, 2]
 
 
+@pytest.mark.slow
 def test_a_plot_says_what_it_shows_and_is_written(tmp_path):
     plot = plot_fit(points(), curves())
     assert repr(plot) == "Plot of 2 panels: A [mol/L], B. Write it with .save('plot.png')."

@@ -82,6 +82,7 @@ def scaled(times):
     return m
 
 
+@pytest.mark.slow
 def test_an_estimate_has_both_sets():
     truth = {"p": 0.9, "q": 0.4, "r": 0.1, "s": 0.5}
     start = {"A": 1.0, "B": 0.0, "C": 0.0}

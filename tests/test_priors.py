@@ -29,6 +29,7 @@ def test_slopes_are_those_of_the_density(law, scale):
     assert bend.curvature >= 0
 
 
+@pytest.mark.slow
 def test_a_density_that_is_cut_off_is_one_still():
     prior = igpe.losses.Prior("gamma", (2.0, 0.5), lower=0.3, upper=1.2)
     x = np.linspace(0.3, 1.2, 2001)

@@ -46,6 +46,7 @@ def bounded(most, **kwargs):
     )
 
 
+@pytest.mark.slow
 def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
     posed = problem(start=0.2)
     result = igpe.estimate(posed)
@@ -82,6 +83,7 @@ def test_the_interval_of_an_unknown_on_its_bound_is_by_profile():
     assert frame.loc["V", "upper"] == 1.9
 
 
+@pytest.mark.slow
 def test_an_interval_without_a_profile_holds_what_the_profiles_of_others_show(monkeypatch):
     narrow = bounded(0.3, start=0.2, seed=2)
     exact = igpe.estimate(narrow).to_frame().loc["K"]
@@ -113,6 +115,7 @@ def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
     assert _with_interval(one, by).remark == remark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lower", "remark"), [(0.01, "not determined by the data"), (1.0, "")])
 def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lower, remark):
     result = igpe.estimate(problem(start=3.0, speed=2.0), certify=False)
@@ -126,6 +129,7 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     assert (one.name, other.name, widened.remark) == ("V", "K", remark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_an_unknown_whose_interval_ends_at_a_bound_but_for_rounding_is_uncertain(end):
     result = igpe.estimate(problem(start=3.0, speed=2.0))
@@ -149,6 +153,7 @@ def relaxation(times):
     return m
 
 
+@pytest.mark.slow
 def test_an_interval_that_is_certainly_too_short_is_made_by_profile():
     """The next measurement that a jump passes makes the curvature; the other side is flat."""
     times = np.linspace(0, 300, 61)
@@ -183,6 +188,7 @@ def oral(times):
     return m
 
 
+@pytest.mark.slow
 def test_unknowns_that_only_the_first_order_leaves_open_have_profiles():
     """The best fit has ka = ke, where the Jacobian has no full rank."""
     times = np.linspace(0.5, 10, 20)
@@ -213,6 +219,7 @@ def brusselator(times):
     return m
 
 
+@pytest.mark.slow
 def test_rounding_errors_need_no_profile():
     """How much the sum of squares of exact data rises is rounding and errors of integration."""
     times = np.linspace(0, 30, 1501)

@@ -33,6 +33,7 @@ SLOW = {"matplotlib", "networkx", "numba", "pint", "pyscipopt", "scipy.stats", "
 ESTIMATE = "igpe.Problem; import consecutive; igpe.estimate(consecutive.problem(), certify=False)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "slow"), [("", {"pyomo", "casadi", "pandas"}), (ESTIMATE, SLOW)], ids=["none", "first"]
 )

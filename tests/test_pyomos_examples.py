@@ -158,6 +158,7 @@ def test_every_example_of_the_installed_package_is_in_the_table():
     assert EXAMPLES.keys() == RUN.keys() | ELSEWHERE.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
 def test_the_example_runs(name):
     given, bounds, exact, tolerance = RUN[name](name)

@@ -176,6 +176,7 @@ def test_what_is_not_checked_is_said():
     assert said.table.query("name == 'glucose'")["reconciled"].notna().all()
 
 
+@pytest.mark.slow
 def test_an_error_of_the_detectable_size_is_found_in_nine_of_ten():
     """By the power of the noncentral chi-squared at the limit."""
     found = reconcile(experiment(plant()), NODES)

@@ -247,6 +247,7 @@ def test_a_search_that_met_no_numbers_says_so(chain):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_html_is_well_formed_and_says_the_same(kind, request):
     result = request.getfixturevalue(kind)
@@ -321,6 +322,7 @@ def test_the_correlation(chain):
     assert table.loc["k1", "k2"] == table.loc["k2", "k1"] == pytest.approx(both)
 
 
+@pytest.mark.slow
 def test_known_standard_deviations_are_put_to_the_test(known_sigma):
     assert known_sigma.variance == 1.0
     assert known_sigma.reduced_chi_squared == pytest.approx(known_sigma.objective / 19)
@@ -464,6 +466,7 @@ def test_words_of_results_that_were_stored_earlier_are_read(chain, unreachable):
     assert "q not determined" in str(replace(unreachable, estimates=(*others, stored)))
 
 
+@pytest.mark.slow
 def test_no_combination_is_named_where_events_move_what_is_measured():
     """The exact test knows no events, so it is silent where there are some."""
 
@@ -514,6 +517,7 @@ def test_what_was_stored_without_settings_is_read(chain):
         igpe.Result.from_json(chain.to_json().replace('"format": 1', '"format": 99'))
 
 
+@pytest.mark.slow
 def test_no_file_of_others_is_replaced(chain, tmp_path):
     for name, write in (("notes.json", chain.to_json), ("notes.html", chain.report)):
         path = tmp_path / name

@@ -146,6 +146,7 @@ def test_every_room_has_a_floor_and_every_floor_a_room() -> None:
     assert loose == {"__init__", "__main__", "pipeline"}
 
 
+@pytest.mark.slow
 def test_imports_lead_downstairs() -> None:
     told = [complaint(one) for file in FILES for one in imports(file)]
     assert [t for t in told if t] == []
@@ -178,6 +179,7 @@ def test_no_file_is_too_long_and_no_folder_too_full() -> None:
     assert {d: n for d in folders if (n := len(list(d.glob("*.py")))) > MOST + 1} == {}
 
 
+@pytest.mark.slow
 def test_a_public_class_name_stands_in_one_room() -> None:
     rooms: dict[str, set[str]] = {}
     for file in FILES:

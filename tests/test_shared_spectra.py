@@ -64,6 +64,7 @@ def test_compressed_spectra_have_the_objective_of_the_spectra(case: Any) -> None
     assert few == pytest.approx(full, rel=0.02, abs=2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_such_problems_are_checked_and_fitted(case: Any) -> None:
     one = problem(*case)
@@ -79,6 +80,7 @@ def test_contributions_are_counted_in_all_experiments_together() -> None:
     assert result.spectral[0].rank == 3
 
 
+@pytest.mark.slow
 def test_experiments_with_spectra_join_concentrations_and_uncertain_starts() -> None:
     """Structure and fit, where only the concentrations have standard deviations."""
     one = problem(("AB", "AB"))

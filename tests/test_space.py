@@ -331,6 +331,7 @@ def test_copies_keep_the_grid():
     assert pickle.loads(pickle.dumps(posed(tube, "c[1]", space={"x": 5}))).size == problem.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.002, None])
 def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
     """Measurements are exact, exp(-t) sin(pi x) with k = 1: all of the error is the grid's."""
@@ -349,6 +350,7 @@ def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
     assert 0.5 < found["backward"] < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", [{"x": 4}, {}], ids=["of igpe", "of the user"])
 def test_a_result_says_that_its_intervals_leave_out_the_error_of_the_grid(space):
     model, column = (heat, "u[0.5]") if space else (of_the_user, "c[0.5]")

@@ -77,6 +77,7 @@ def near(result: igpe.Result, errors: float = 4.0) -> None:
         assert abs(p.value - TRUE[p.name]) < errors * p.standard_error < 0.2 * p.value
 
 
+@pytest.mark.slow
 def test_no_start_values_are_needed_and_the_slow_fast_twin_is_told() -> None:
     result = fitted()
     near(result)
@@ -88,6 +89,7 @@ def test_no_start_values_are_needed_and_the_slow_fast_twin_is_told() -> None:
     assert not result.adequacy.lacks
 
 
+@pytest.mark.slow
 def test_non_negative_spectra_decide_between_the_twins() -> None:
     result = fitted(nonnegative=True)
     assert not result.other_optima
@@ -129,6 +131,7 @@ def test_a_known_spectrum_decides_between_the_twins() -> None:
     assert igpe.check(one)["k1"].values == 1
 
 
+@pytest.mark.slow
 def test_the_optimum_and_the_covariance_are_those_of_the_full_problem() -> None:
     """Rate constants and all 120 numbers of the spectra at once, by SciPy."""
     spectra = igpe.Spectra(frame(), sigma=5e-3)
@@ -168,6 +171,7 @@ def test_the_gradient_of_a_problem_is_that_of_its_cost() -> None:
     assert 2 * at.jacobian.T @ at.residual == pytest.approx(differences, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_experiments_share_spectra_or_do_not() -> None:
     first, second = frame(), frame(1, a0=2.0)
     shared = igpe.estimate(
@@ -189,6 +193,7 @@ def test_experiments_share_spectra_or_do_not() -> None:
     assert own.spectra.index.names == ["experiments", "wavelength"]
 
 
+@pytest.mark.slow
 def test_unwanted_contributions_are_taken_out() -> None:
     drift = np.linspace(0, 1, 40)
     constant = igpe.Spectra(frame(extra=drift), species=["A", "B"], unwanted="constant")
@@ -280,6 +285,7 @@ def test_amounts_that_scatter_widen_the_errors() -> None:
     assert result.estimates[0].standard_error > 2 * calm
 
 
+@pytest.mark.slow
 def test_preprocessing() -> None:
     s = igpe.Spectra(frame(), species=["A", "B", "C"])
     assert len(s.select((450, 500), (600, 650)).wavelengths) < 20
@@ -407,6 +413,7 @@ def equilibrium() -> igpe.Problem:
     return igpe.Problem(reactor, parameters=reactor.parameters, experiments=one)
 
 
+@pytest.mark.slow
 def test_what_spectra_determine_of_two_rate_constants_is_their_sum() -> None:
     assert "the data can determine only k1f + k1r" in str(igpe.check(equilibrium()))
     result = igpe.estimate(equilibrium(), progress=False)
@@ -415,6 +422,7 @@ def test_what_spectra_determine_of_two_rate_constants_is_their_sum() -> None:
     assert {p.remark for p in result.estimates} == {"not determined by the data"}
 
 
+@pytest.mark.slow
 def test_spectra_of_dependent_amounts_are_told_and_the_fit_is_judged() -> None:
     """A + B -> C: two contributions, three spectra."""
     reactor = igpe.kinetics.Batch(["A + B -> C"], bounds={"k1": (0.001, 100)})
@@ -442,6 +450,7 @@ def rival(*reactions: str) -> igpe.Problem:
     return igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)
 
 
+@pytest.mark.slow
 def test_rivals_with_spectra_are_ranked_by_what_their_pure_spectra_leave() -> None:
     """Parallel reactions have two contributions, so they have fewer unknowns, but do not fit."""
     problems = {"series": rival("A -> B", "B -> C"), "parallel": rival("A -> B", "A -> C")}
@@ -515,6 +524,7 @@ def michael_problem() -> igpe.Problem:
     return igpe.Problem(michael, parameters=list(RATES), experiments=[one])
 
 
+@pytest.mark.slow
 def test_step_4_meets_what_the_best_of_random_points_do_not() -> None:
     posed = searched_for(michael_problem())
     best = igpe.SingleShooting().estimate(posed, RATES)

@@ -206,6 +206,7 @@ def test_an_interruption_ends_with_130(tmp_path):
     assert done.stderr == "Error: Interrupted.\n"
 
 
+@pytest.mark.slow
 def test_python_m_igpe():
     words = [sys.executable, "-m", "igpe", "simulate", "nowhere.py"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)

@@ -52,6 +52,7 @@ def ran(folder, words, **environment):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", PLACES)
 def test_what_is_offered(shell, folder):
     for line, offered in OFFERED.items():

@@ -41,6 +41,7 @@ def interrupted(folder, command, module, name, call):
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "call"),
     [
@@ -59,6 +60,7 @@ def test_estimate_keeps_the_best_so_far(tmp_path, module, name, call):
     assert (tmp_path / "picture.png").exists()
 
 
+@pytest.mark.slow
 def test_profile_keeps_the_finished_ones(tmp_path):
     code, out, err = interrupted(tmp_path, "profile", "igpe.uncertainty.profile", "walk", 3)
     assert code == 130, err
@@ -70,6 +72,7 @@ def test_profile_keeps_the_finished_ones(tmp_path):
     assert (tmp_path / "picture.png").exists()
 
 
+@pytest.mark.slow
 def test_certify_keeps_what_is_proved(tmp_path):
     code, out, err = interrupted(
         tmp_path, "certify", "igpe.proofs.prover.enclosure", "integrate", 2
@@ -84,6 +87,7 @@ def test_certify_keeps_what_is_proved(tmp_path):
     assert (tmp_path / "picture.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "module", "name"),
     [
@@ -98,6 +102,7 @@ def test_where_nothing_is_done_nothing_is_written(tmp_path, command, module, nam
     assert not (tmp_path / "answer.json").exists()
 
 
+@pytest.mark.slow
 def test_compare_keeps_the_finished_runs(tmp_path):
     """From outside, as the keyboard does it: when the terminal shows that the runs have begun."""
     terminal, theirs = pty.openpty()

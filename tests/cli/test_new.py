@@ -121,6 +121,7 @@ def test_a_first_measurement_is_no_exact_start_value(folder):
     assert '"B": 0.0,  # assumed exact: measured as 0' in (folder / "model.py").read_text()
 
 
+@pytest.mark.slow
 def test_the_sheets_of_a_workbook_are_experiments(folder):
     with pd.ExcelWriter("runs.xlsx") as book:
         for name, start in (("low", 1.0), ("high", 3.0)):

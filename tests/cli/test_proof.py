@@ -21,6 +21,7 @@ def test_a_proof_is_verified(proof):
     assert done.stdout.startswith("Verified: no parameter values in the box")
 
 
+@pytest.mark.slow
 def test_a_proof_is_checked_with_arb(proof, tmp_path):
     pytest.importorskip("flint", reason="python-flint is not installed: pip install 'igpe[arb]'")
     done = run("verify", proof, CHAIN, "--arb", "--json", tmp_path / "answer.json")

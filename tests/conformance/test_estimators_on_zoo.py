@@ -39,12 +39,14 @@ def test_an_optimum_beyond_a_bound_is_the_bound(estimator: Estimator) -> None:
     assert found.parameters["k"] <= 0.5
 
 
+@pytest.mark.slow
 @cases
 def test_the_five_steps_need_no_start(case: Case) -> None:
     result = igpe.estimate(case.problem(), QUICK)
     assert result.parameters == pytest.approx(case.truth, rel=1e-4)
 
 
+@pytest.mark.slow
 @cases
 def test_the_five_steps_with_noise_come_within_their_errors(case: Case) -> None:
     problem = case.problem(noise=0.02, seed=1)
@@ -56,6 +58,7 @@ def test_the_five_steps_with_noise_come_within_their_errors(case: Case) -> None:
             assert abs(p.value - case.truth[p.name]) < 5 * p.standard_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 7])
 def test_the_same_seed_gives_the_same_result(seed: int) -> None:
     case = ZOO[2]

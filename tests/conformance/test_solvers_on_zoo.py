@@ -70,6 +70,7 @@ def test_nearly_all_of_the_zoo_has_algebraic_problems() -> None:
     assert sum(bool(regressions(case)) for case in ZOO) >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 def test_exact_slopes_give_back_the_truth(name: str, case: Case) -> None:
@@ -137,6 +138,7 @@ def rugged() -> pyo.ConcreteModel:
     return m
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GLOBAL)
 def test_time_limits_are_kept(name: str) -> None:
     answer = installed(name).solve(rugged(), time_limit=2.0)

@@ -146,6 +146,7 @@ def test_bounds_of_what_is_eliminated_are_kept():
 MODELS = Path(__file__).parents[2] / "models"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["methanol", "pendulum", "urethane"])
 def test_the_first_mesh_of_known_problems_gives_the_same_in_both(name, monkeypatch):
     monkeypatch.syspath_prepend(str(MODELS))

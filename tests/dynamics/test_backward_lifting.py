@@ -92,6 +92,7 @@ def both(problem, start, **settings):
     return [direct(s, **settings).estimate(problem, start) for s in searches]
 
 
+@pytest.mark.slow
 def test_gradients_and_moves_are_those_of_all_derivatives():
     """Of stiff equations, in two runs, one from an unknown start."""
     prepared, point = begun(of_rod, 6)
@@ -111,6 +112,7 @@ def test_gradients_and_moves_are_those_of_all_derivatives():
         assert chain.along(dq) == pytest.approx(moves, abs=1e-10 * np.abs(moves).max())
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_cost_is_that_of_differences():
     """Where nodes meet it is single shooting's."""
     problem, truth = of_network()

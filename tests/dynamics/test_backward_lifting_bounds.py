@@ -98,6 +98,7 @@ def test_constraints_of_the_model_are_refused_by_name():
             direct(BackwardLifting()).prepare(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(None, None), (0.2, None)])
 @pytest.mark.parametrize("links", [(), MultipleShooting().links[:1]])
 def test_at_a_time_limit_it_tells_the_best_so_far(monkeypatch, links, bounds):

@@ -81,6 +81,7 @@ def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch)
     assert any("may not be an optimum" in n for n in result.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.02, 0.0])
 def test_a_state_that_dies_out_over_hundreds_of_decades(spread):
     """Measurements down to 1e-217 and 0: collocation has no answer there."""

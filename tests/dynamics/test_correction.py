@@ -53,6 +53,7 @@ def chain():
     return _chain()
 
 
+@pytest.mark.slow
 def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain):
     ends = corrections(chain, [START] * 3, [()] * 3)
     assert len(ends) == correction.AGREEING
@@ -62,6 +63,7 @@ def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain):
         assert end.objective == pytest.approx(chain.size, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_whole_estimate_is_right_and_counts_the_candidates_that_it_corrected(chain):
     result = igpe.estimate(chain, certify=False)
     assert len(result.candidates) == correction.AGREEING

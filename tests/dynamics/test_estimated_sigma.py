@@ -71,6 +71,7 @@ def test_the_optimum_is_that_of_the_likelihood(kind, logarithmic):
     assert told == pytest.approx(best.fun, rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sd", "spread"])
 def test_profiles_are_those_of_the_likelihood(kind):
     posed, told = problem(kind), direct(kind)

@@ -79,6 +79,7 @@ IMPLICIT_EVENTS = (
 )
 
 
+@pytest.mark.slow
 def test_implicit_variables_follow_the_states_across_switches():
     table = pd.DataFrame({"time": TIMES, "A": 0.0, "B": 0.0})
     run = igpe.Experiment(table, start={"A": 1.0}, events=IMPLICIT_EVENTS, sigma=0.02)
@@ -112,6 +113,7 @@ INTEGRATORS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=lambda i: type(i).__name__)
 def test_single_shooting_has_the_derivatives_of_its_residuals(integrator):
     residuals = Residuals(posed(), integrator)
@@ -177,6 +179,7 @@ def test_multiple_shooting_has_the_derivatives_of_residuals_and_gaps():
     assert np.abs(exact - by).max() <= 1e-5 * np.abs(by).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [igpe.SingleShooting(), igpe.IncrementalShooting(), igpe.MultipleShooting()],
@@ -190,6 +193,7 @@ def test_every_shooting_method_finds_the_same_optimum(method):
     assert found.objective == pytest.approx(near.objective, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_dose_time_is_found_from_far_beyond_other_measurements():
     problem = posed(EVENTS[:2], values=measured()).fixing({"full": 1.0})
     found = igpe.SingleShooting().estimate(problem, TRUTH | {"td": 9.2, "dose": 0.5})
@@ -236,6 +240,7 @@ def test_identifiability_with_events_is_decided_by_integration():
     assert known.count("; identifiable") == 2
 
 
+@pytest.mark.slow
 def test_estimate_leaves_switches_to_the_dynamics():
     known = {"full": 1.0} | {name: TRUTH[name] for name in ("k", "c", "td")}
     problem = posed(EVENTS[:2], values=measured()).fixing(known)

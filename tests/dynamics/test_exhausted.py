@@ -34,6 +34,7 @@ def _pose(slope, exact, start, bounds, seed=1):
     return igpe.Problem(model, parameters=list(bounds), experiments=run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", [igpe.integrators.Sundials, igpe.integrators.Automatic])
 def test_a_state_stays_where_it_is_used_up(integrator):
     tank = _pose(lambda m, h: -m.k * pyo.sqrt(h), TANK, 1.0, {"k": (1e-3, 10)})

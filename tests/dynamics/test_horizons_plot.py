@@ -41,6 +41,7 @@ def test_other_estimates_have_no_horizons():
     assert "no horizons" in igpe.plots.horizon_table(other)
 
 
+@pytest.mark.slow
 def test_the_film_strip_shows_what_each_horizon_knew(found):
     drawn = igpe.plots.plot_film_strip(PROBLEM, found)
     assert drawn.axes.shape == (2, 6)  # y1 and y2, each on its own scale

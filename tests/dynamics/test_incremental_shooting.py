@@ -186,6 +186,7 @@ def test_a_bound_and_what_is_not_determined_are_told():
         assert found.notes == ("The measurements do not determine k2.",)
 
 
+@pytest.mark.slow
 def test_a_bad_fit_is_told_and_tried_again():
     table = lotka.simulated(68)
     table["y1"] += 5.0  # no parameters explain it

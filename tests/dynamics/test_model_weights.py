@@ -136,6 +136,7 @@ def test_the_five_steps_solve_them_too():
     assert again.points["sigma"].to_numpy() == pytest.approx(sigma, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lotka_volterra", "unmeasured_intermediate", "stirred_tank"])
 def test_all_methods_end_at_the_same_place_where_the_gradient_with_held_weights_is_zero(name):
     problem = noisy(name)
@@ -187,6 +188,7 @@ def test_first_weights_come_from_smoothed_measurements():
     assert first_weighted(first) is first
 
 
+@pytest.mark.slow
 def test_without_a_floor_the_share_does_not_matter_and_is_told_by_chi_squared():
     problems = [posed(decayed(seed=6), igpe.Noise(relative=share)) for share in (0.02, SHARE)]
     small, right = (igpe.estimate(problem, QUICK) for problem in problems)

@@ -66,6 +66,7 @@ def periodic(noise, builder=oscillator):
 FAR = {"mu": 0.5, "w": 2.0, "x(t0)": 1.0, "y(t0)": 0.0}
 
 
+@pytest.mark.slow
 def test_a_noisy_limit_cycle_closes_and_fits_as_well_as_by_collocation():
     problem = periodic(0.1)
     found = MultipleShooting(EXACT).estimate(problem, FAR)
@@ -165,6 +166,7 @@ def test_active_constraints_give_the_optimum_of_collocation(name, free):
     assert dict(found.parameters) == pytest.approx(dict(known.parameters), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limit",
     [
@@ -183,6 +185,7 @@ def test_constraints_that_contradict_the_data(limit):
     assert dict(found.parameters) == pytest.approx(dict(known.parameters), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intervals", [1, 30])
 def test_where_the_nodes_stand_does_not_matter(intervals):
     problem = posed(limit=CONSTRAINTS["path"], end=CONSTRAINTS["unknowns limited"])

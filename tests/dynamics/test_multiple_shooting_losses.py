@@ -61,6 +61,7 @@ def test_hubers_optimum_is_scipys():
     assert list(found.parameters.values()) == pytest.approx(known.x, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_no_step_lowers_the_sum_of_absolute_values():
     problem = outliers(L1(), priors={"a": NormalPrior(0.9, 0.02)})
     found = MultipleShooting().estimate(problem, CASE.near)

@@ -179,6 +179,7 @@ def both_ways(make, **settings):
     return few, all_, [one.minus(other).length(space.scale(other)) for one, other in pairs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "least"), [(of_ring, 25), (of_mild_rod, 5)])
 def test_all_iterates_are_those_of_all_derivatives(make, least):
     """Damped steps among them, on the same steps of integration."""
@@ -277,6 +278,7 @@ def test_the_answer_is_that_of_single_shooting(make):
     assert found.parameters == pytest.approx(known.parameters, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_broken_interval_is_told():
     prepared, point = begun(of_ring, 20)
     nodes = point.nodes[0].copy()

@@ -44,6 +44,7 @@ def problem(time, a, b, *, bounds=(None, None), known=True):
     return Problem(builder, parameters=["k1", "k2", "c"], experiments=run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("factor", [3.0, 0.0])
 @pytest.mark.parametrize("units", [(1e-8, 1e12, 1e-12), (1e9, 1e-15, 1e-9)])

@@ -66,6 +66,7 @@ def most_likely(*tables):
     return dict(zip(("k1", "k2"), end.x, strict=True)), end.fun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_estimate_is_the_most_likely_one(count):
     tables = [table(seed) for seed in range(count)]
@@ -80,6 +81,7 @@ def test_the_estimate_is_the_most_likely_one(count):
     )
 
 
+@pytest.mark.slow
 def test_relative_deviations_are_those_of_the_noise():
     result = igpe.estimate(problem(*(table(seed) for seed in range(4))))
     sizes = result.relative_sigma
@@ -125,6 +127,7 @@ def test_exact_data_have_the_least_sizes():
     assert sizes["a"] / sizes["b"] == pytest.approx(START["a"] / largest, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_quantity_that_the_fit_can_follow_does_not_take_all_weight():
     few = table(7)
     few.loc[few.index[2:], "b"] = np.nan  # k2 alone is free to meet these two
@@ -166,6 +169,7 @@ def test_the_first_weights_are_those_of_smoothing():
     assert not weighted.weights_follow_fit
 
 
+@pytest.mark.slow
 def test_models_are_compared_by_the_likelihood_of_all_variances():
     posed = problem(table(4))
     result = igpe.estimate(posed)

@@ -105,6 +105,7 @@ def rests(problem):
     return [id(i.rest) for i in ivps], [id(r.simulation.intervals.resting) for r in every]
 
 
+@pytest.mark.slow
 def test_experiments_that_come_to_rest_alike_share_the_state_bit_by_bit():
     runs = (("one", 0.5, 2.0), ("two", 0.5, 3.0), ("other", 0.7, 2.0))
     made = several(measured=["sum"], runs=runs)
@@ -254,6 +255,7 @@ def stopped(m, t):
     return pyo.Expr_if(m.A[t] <= 2.0, m.k, 0.0), -m.B[t], -m.C[t]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steady", [True, False])
 def test_a_switch_and_an_event_at_one_place_happen_together(steady):
     jump = igpe.Event(when=lambda m, t: m.A[t] >= 2.0, add={"A": "f"}, before=True)

@@ -70,6 +70,7 @@ def by_angle(angle, speed, g=G, length=1.0):
     return x, y, length * np.cos(a) * w, length * np.sin(a) * w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", [Sundials(), Automatic()], ids=["sundials", "automatic"])
 @pytest.mark.parametrize(
     ("angle", "speed"),
@@ -225,6 +226,7 @@ def directions(posed, integrator, values):
 TIGHT = [Sundials(rtol=1e-11, atol=1e-12), Automatic(rtol=1e-11, atol=1e-12)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", TIGHT, ids=["sundials", "automatic"])
 def test_derivatives_are_those_of_differences(integrator):
     start = {"x": igpe.Unknown(0.1, 0.9), "u": igpe.Unknown(-1.0, 1.0)}
@@ -289,6 +291,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_estimates_from_noisy_data_agree_with_the_truth(case):
     posed = case.problem()
@@ -444,6 +447,7 @@ def test_proofs_and_pyomos_own_collocation_are_refused():
     assert found.parameters["g"] == pytest.approx(G, abs=0.1)
 
 
+@pytest.mark.slow
 def test_constraints_on_free_and_bound_states_are_kept_and_bounds_compared_by_name():
     def limited(times):
         m = models.reactor(times)

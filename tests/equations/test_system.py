@@ -196,6 +196,7 @@ INPUTS: dict[str, tuple[Any, float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(INPUTS))
 def test_inputs_over_time_and_scalar_ones(name: str) -> None:
     given, number = INPUTS[name]

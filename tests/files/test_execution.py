@@ -49,6 +49,7 @@ def _in(folder: Path, code: str, *flags: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
 @pytest.mark.parametrize("place", ["measured", "time", "left out", "experiment"])
 def test_headers_become_no_statements(header: str, place: str, tmp_path: Path) -> None:
@@ -156,6 +157,7 @@ def test_children_import_nothing_from_the_folder(module: str, tmp_path: Path) ->
     assert not (tmp_path / "canary").exists()
 
 
+@pytest.mark.slow
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     """`python -m igpe` puts the current folder first, where igpe takes it out again."""
     (tmp_path / "numpy.py").write_text("import pathlib; pathlib.Path('canary').touch()\n")

@@ -236,6 +236,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("value", ["text", [], 10**400, {"a": []}, True])
 def test_entries_of_another_kind(name: str, value: object) -> None:

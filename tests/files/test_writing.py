@@ -160,6 +160,7 @@ def test_commands_refuse_before_the_work(option: str, name: str, tmp_path: Path)
     assert (tmp_path / name).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_commands_twice(tmp_path: Path) -> None:
     """JSON and pictures of the first time are replaced by the second."""
     (tmp_path / "model.py").write_text(MODEL)

@@ -18,6 +18,7 @@ def test_the_first_run_fits() -> None:
     assert not result.adequacy.lacks
 
 
+@pytest.mark.slow
 def test_both_runs_agree_with_each_alone_at_its_own_temperature() -> None:
     problem = alpha_pinene.both()
     result = igpe.estimate(problem)

@@ -29,6 +29,7 @@ QUICK = igpe.Settings(
 pytestmark = pytest.mark.paper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_global_optimum_is_found_without_a_guess(name: str) -> None:
     model = importlib.import_module(name)
@@ -41,6 +42,7 @@ def test_the_global_optimum_is_found_without_a_guess(name: str) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["consecutive", "reversible", "gas_oil_cracking", "bellman"])
 def test_linear_problems_are_global_by_convexity(name: str) -> None:
     result = igpe.estimate(importlib.import_module(name).problem())
@@ -49,6 +51,7 @@ def test_linear_problems_are_global_by_convexity(name: str) -> None:
         assert certificate.status is igpe.Status.GLOBAL_BY_CONVEXITY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["methanol", "cops_methanol"])
 def test_nonlinear_problems_are_proven(name: str) -> None:
     (certificate,) = igpe.estimate(importlib.import_module(name).problem()).certificates
@@ -57,6 +60,7 @@ def test_nonlinear_problems_are_proven(name: str) -> None:
     assert "no parameter values within the bounds have a sum" in certificate.sentence
 
 
+@pytest.mark.slow
 def test_problem_5_is_bounded_by_scip() -> None:
     result = igpe.estimate(importlib.import_module("methanol").problem(), QUICK)
     (certificate,) = result.certificates

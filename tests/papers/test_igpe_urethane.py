@@ -73,6 +73,7 @@ def test_step_2_computes_the_allophanate_from_its_own_balance():
     assert structure["kc2"].equations == ("balance_B", "rate_A", "rate_C")
 
 
+@pytest.mark.slow
 def test_step_3_is_nearer_to_the_truth_than_the_papers_and_step_5_as_near_as_its_errors_say():
     result = igpe.estimate(urethane.problem(), QUICK)
     assert max(errors(result.candidates[0].incremental).values()) < PAPER_STEP_3

@@ -58,6 +58,7 @@ def test_table_2_without_a_miss(seed, noise):
         assert np.median([f.equivalent_iterations for f in found]) <= 8.5
 
 
+@pytest.mark.slow
 def test_table_2_from_ten_times_as_far():
     prepared = igpe.IncrementalShooting().prepare(lotka.problem())
     for start in starts(406, 8, 0.0, 100.0, list(lotka.TRUTH)):
@@ -109,6 +110,7 @@ def test_robertsons_constants_from_three_decades_off():
         assert found.objective == pytest.approx(robertson.OBJECTIVE, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_urethane_dae_from_anywhere_in_its_bounds():
     random = np.random.default_rng(410)
     prepared = igpe.IncrementalShooting().prepare(urethane.problem())

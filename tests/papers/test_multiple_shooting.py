@@ -36,6 +36,7 @@ def objective_at_truth(problem, truth):
     return igpe.SingleShooting(igpe.integrators.Automatic()).estimate(problem, truth).objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intervals", [1, 7, 9])
 def test_the_pendulum_from_random_starts(intervals):
     prepared = igpe.MultipleShooting(intervals=intervals).prepare(pendulum.problem())
@@ -48,6 +49,7 @@ def test_the_pendulum_from_random_starts(intervals):
             assert found.parameters[name] == pytest.approx(value, abs=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intervals", [50, 20, 10, 5])
 def test_fitzhugh_nagumo_from_the_published_start(intervals):
     method = one_search(intervals, unobserved={"R": 0.0})
@@ -77,6 +79,7 @@ def test_henon_heiles_where_the_start_explodes(intervals):
         assert found.objective <= best * (1 + 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intervals", [50, 25, 15, 10])
 def test_rikitake_with_fewer_and_fewer_nodes(intervals):
     method = igpe.MultipleShooting(intervals=intervals)
@@ -88,6 +91,7 @@ def test_rikitake_with_fewer_and_fewer_nodes(intervals):
         assert found.objective <= best * (1 + 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_calcium_from_random_starts(seed):
     problem = calcium.problem(seed)
@@ -102,6 +106,7 @@ def test_calcium_from_random_starts(seed):
             assert dict(found.parameters) == pytest.approx(calcium.OPTIMUM, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["bellman", "gas_oil_cracking", "methanol", "lotka_volterra", "robertson", "urethane"]
 )
@@ -119,6 +124,7 @@ def test_the_other_published_models_from_anywhere(name):
     assert found.objective == pytest.approx(model.OBJECTIVE, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_errors_of_calcium_hold_the_truth():
     """Standard deviations as they are, so that z = (estimate - truth) / error is normal."""
     z = []

@@ -11,6 +11,7 @@ import igpe
 pytestmark = pytest.mark.paper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bellman", "cops_methanol"])
 def test_profile_intervals_are_those_of_brute_force(name, monkeypatch):
     monkeypatch.setattr(uncertainty, "MODELS", (name,))

@@ -53,6 +53,7 @@ def every(allowed, experiments, fewest=None):
             yield taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *map(statistical, (1, 2))])
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda c: type(c).__name__)
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ def reached(experiment):
     return np.concatenate(volumes), np.concatenate(temperatures)
 
 
+@pytest.mark.slow
 def test_plans_keep_the_constraints_of_the_model():
     plan = planned()
     for one in plan.experiments:
@@ -119,6 +120,7 @@ def test_a_constrained_plan_is_the_best_of_a_grid():
     assert plan.settings.loc["A(t0)", "plan1"] <= 0.75 * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_constraints_that_no_setting_keeps_are_named():
     with pytest.raises(igpe.errors.ProblemError, match="No plan was found that satisfies hot"):
         planned(conditions={"A": 5.0}, free={"feed": FREE["feed"]})
@@ -199,6 +201,7 @@ def spent(plan, feed=0.0, sample=0.0, time=0.0, experiment=0.0):
     return total
 
 
+@pytest.mark.slow
 def test_budgets_of_settings_samples_and_time_are_kept():
     total_feed = planned(unconstrained, budgets=P.Budget(0.6, settings={"feed": 1.0}))
     assert spent(total_feed, feed=1.0) == pytest.approx(0.6, rel=1e-6)
@@ -212,6 +215,7 @@ def test_budgets_of_settings_samples_and_time_are_kept():
     assert max(e.times[-1] for e in short.experiments) <= 2.0
 
 
+@pytest.mark.slow
 def test_too_small_a_budget_gives_fewer_experiments():
     plan = planned(unconstrained, budgets=P.Budget(9.5, experiment=4.0, sample=1.0))
     assert len(plan.experiments) == 1
@@ -231,6 +235,7 @@ def test_samples_go_where_they_tell_most():
     assert plan.settings.loc["A(t0)"].iloc[0] == 2.0
 
 
+@pytest.mark.slow
 def test_free_times_are_better_than_those_of_a_grid():
     grid = planned(unconstrained, experiments=1)
     free = planned(unconstrained, experiments=1, times=P.Sampling((0.25, 4), at_most=5, free=True))
@@ -296,6 +301,7 @@ def test_budgets_that_say_nothing_are_refused(given, message):
         P.Budget(**given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 7, 11, 18])
 def test_plans_within_a_budget_are_nearly_the_best_of_all(seed):
     """Settings from lists, samples, and one budget for both: against all combinations."""

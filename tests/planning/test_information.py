@@ -11,6 +11,7 @@ SINGULAR = "information 28"  # one temperature, nothing free: refused, and right
 CASES = sorted({*design_cases.INFORMATION[:25]} - {*COMPILES_LONG} | {SINGULAR})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_predicted_errors_are_those_of_an_independent_information_matrix(case):
     assert design_cases.Information(int(case.split()[1])).difference() <= SAME

@@ -79,6 +79,7 @@ def test_slopes_by_the_design_are_those_of_the_rows(cubic):
         np.testing.assert_allclose(slope[..., i], difference, rtol=1e-2, atol=tight * scale)
 
 
+@pytest.mark.slow
 def test_a_gradient_of_the_whole_criterion(monkeypatch):
     """-Φ of two experiments by all their numbers at once, against differences along directions."""
     from igpe.planning.design_search import DesignSearch  # noqa: PLC0415

@@ -147,6 +147,7 @@ def test_networks_that_only_these_data_do_not_tell_apart_are_proved_to_differ():
     plan.plot()
 
 
+@pytest.mark.slow
 def test_a_store_keeps_finished_fits(every, ranked, tmp_path, monkeypatch):
     first = igpe.rivals(every, seed=0, store=tmp_path / "rivals.db", behaviour=False)
     monkeypatch.setattr(rivals, "estimate", None)
@@ -166,6 +167,7 @@ def test_ctrl_c_keeps_what_is_done(every):
     assert "Interrupted: 2 of 4 rivals were fitted." in str(found)
 
 
+@pytest.mark.slow
 def test_a_rival_without_a_fit_is_reported_and_the_others_are_ranked(every, monkeypatch):
     estimate = rivals.estimate
 
@@ -183,6 +185,7 @@ def test_a_rival_without_a_fit_is_reported_and_the_others_are_ranked(every, monk
     found._repr_html_()
 
 
+@pytest.mark.slow
 def test_what_are_no_rivals_is_refused(every):
     with pytest.raises(ProblemError, match="two models or more"):
         igpe.rivals({"A -> C": every["A -> C"]})

@@ -123,6 +123,7 @@ def test_model_without_free_variables_is_evaluated() -> None:
     assert (answer.status, answer.objective) == (Status.OPTIMAL_WITHIN_GAP, 1.0)
 
 
+@pytest.mark.slow
 def test_at_its_time_limit_it_has_incumbent_and_bound() -> None:
     answer = MAiNGO().solve(rugged(), time_limit=10.0)
     assert answer.status is Status.TIME_LIMIT

@@ -56,6 +56,7 @@ def said(program: AmplProgram, time_limit: float | None) -> str:
     return answer.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(FAKES))
 def test_a_program_is_read_right(name: str, tmp_path: Path) -> None:
     assert agrees(name, outcome(name, tmp_path)) == ""
@@ -147,6 +148,7 @@ def scip_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AmplProgram
     return ScipProgram()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slack", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])
 def test_scip_claims_no_false_bound_for_small_objectives(

@@ -131,6 +131,7 @@ def _text(model: Any) -> list[str]:
     return shape + bounds + [c.name for c in model.component_objects()]
 
 
+@pytest.mark.slow
 @_parametrize({**LOCAL, **GLOBAL})
 @pytest.mark.parametrize("case", list(KNOWN))
 def test_known_optimum_is_found(name: str, case: str) -> None:
@@ -145,6 +146,7 @@ def test_known_optimum_is_found(name: str, case: str) -> None:
     assert answer.seconds > 0
 
 
+@pytest.mark.slow
 @_parametrize({**LOCAL, **GLOBAL})
 @pytest.mark.parametrize("build", [*(k.build for k in KNOWN.values()), infeasible])
 def test_nothing_but_values_changes(name: str, build: Callable[[], Any]) -> None:
@@ -286,6 +288,7 @@ def test_model_without_free_variables_is_evaluated() -> None:
     assert answer.objective == 1.0
 
 
+@pytest.mark.slow
 def test_ipopt_prints_nothing_and_leaves_no_files(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path[:0] = [{str(Path.cwd())!r}, {str(Path(__file__).parent)!r}]\n"

@@ -141,6 +141,7 @@ def test_a_step_beyond_the_last_measurement_tells_nothing():
     assert set(igpe.check(case.problem()).exact.names(Identifiable.NO)) == {"k0", "E"}
 
 
+@pytest.mark.slow
 def test_more_pieces_than_can_be_expanded_are_undecided():
     times = np.linspace(0.0, 1.0, 20_000)
     table = igpe.step_input(times, np.where(np.arange(len(times)) % 2, 1.0, 2.0))

@@ -60,6 +60,7 @@ def test_integrations_leave_open_what_is_too_small_to_see():
     assert moved is None or not moved.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Bolie, glucose", statistical("Goodwin, unknown exponent")])
 def test_the_same_seed_gives_the_same_answer_and_other_seeds_the_same_verdicts(name):
     problem = CASES[name].problem()

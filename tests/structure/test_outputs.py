@@ -122,6 +122,7 @@ def test_slopes_and_states_from_outputs_are_those_of_the_trajectory(measured, pa
     assert {*structure.states[0]} == {"A", "B"} - {*measured}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measured", "parameters"), [CASES[0], CASES[2]])
 def test_step_3_estimates_from_outputs_alone(measured, parameters):
     result = igpe.estimate(measuring(*measured, parameters=parameters, noise=1e-4))

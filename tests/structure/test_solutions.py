@@ -24,6 +24,7 @@ def found(case):
     return igpe.check(case.problem()).exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda c: c.name)
 def test_known_answers(case):
     """Verdicts, functions of what is lost, and numbers of values."""

@@ -44,6 +44,7 @@ def doubled(found, but=()):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYWHERE)
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_every_item_comes_back_once_and_is_made_ready_once_a_process(name, chunk, opened, tmp_path):
@@ -55,6 +56,7 @@ def test_every_item_comes_back_once_and_is_made_ready_once_a_process(name, chunk
     assert len(made) == len(set(made))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_what_is_stuck_is_ended_and_recorded(name, opened, tmp_path):
     with opened(name) as executor:
@@ -75,6 +77,7 @@ def test_an_item_whose_process_was_killed_is_done_by_another(name, opened, tmp_p
     assert begun(tmp_path).count("3") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_an_item_that_kills_every_process_is_recorded(name, opened, tmp_path):
     with opened(name) as executor:
@@ -184,6 +187,7 @@ def driver(folder, store, count=30):
             process.kill()
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_driver_loses_and_repeats_nothing(tmp_path):
     store = tmp_path / "runs.sqlite"
     with driver(tmp_path, store) as first:
@@ -247,6 +251,7 @@ def test_a_process_that_dies_before_it_is_ready_is_no_fault_of_its_item(tmp_path
     assert (tmp_path / "tried").stat().st_size == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_worker_that_cannot_build_the_model_costs_no_item(name, opened, tmp_path):
     with opened(name) as executor:
@@ -263,6 +268,7 @@ def test_where_no_worker_can_build_the_model_this_machine_does(tmp_path):
     assert "this machine" in said[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["never any", "gone at once", "client closed"])
 def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
@@ -303,6 +309,7 @@ def test_failures_are_done_again_and_what_is_done_is_not(tmp_path):
     assert sorted(begun(tmp_path)) == ["0", "1", "2", "3", "3", "3", "4"]
 
 
+@pytest.mark.slow
 def test_work_that_kills_whoever_makes_it_ready_is_told():
     with pytest.raises(ProblemError, match="10 consecutive processes died"):
         list(run(Work(os._exit, 1), items(2), Backend(1)))

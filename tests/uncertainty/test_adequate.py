@@ -204,6 +204,7 @@ def robustly(problem, **changed):
     return igpe.Problem(decay_model, parameters=["k"], experiments=experiments, loss=loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.02, None])
 def test_a_robust_fit_is_judged_without_its_outliers(sigma):
     same = decays(dict.fromkeys(RATES, 0.5), sigma=sigma, seed=4)
@@ -214,6 +215,7 @@ def test_a_robust_fit_is_judged_without_its_outliers(sigma):
     assert result.parameters["k"] == pytest.approx(0.5, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_robust_fit_that_is_wrong_is_searched_for_again():
     result = igpe.estimate(robustly(decays({"a": 0.5, "b": 0.52}, noise=0.01)))
     assert result.adequacy.lacks
@@ -221,6 +223,7 @@ def test_a_robust_fit_that_is_wrong_is_searched_for_again():
     assert any("found no better fit" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_too_many_outliers_are_lack_of_fit():
     result = igpe.estimate(robustly(decays(RATES, sigma=0.02)))
     assert result.adequacy.lacks

@@ -29,6 +29,7 @@ module = sys.modules["igpe.uncertainty.bootstrap"]
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.2, None])
 def test_of_a_line_the_spread_is_the_textbooks(sigma):
     found = bootstrap(line(sigma), NEAR_LINE, replications=2000)
@@ -49,6 +50,7 @@ def test_of_a_line_the_spread_is_the_textbooks(sigma):
     assert found.correlation.loc["k", "A(t0)"] == pytest.approx(wanted, abs=0.02)
 
 
+@pytest.mark.slow
 def test_residuals_give_the_same_spread_though_sigma_is_wrong():
     """A sigma ten times too large rules parametric errors; residuals know better."""
     problem = line(2.0)
@@ -81,6 +83,7 @@ def test_priors_are_drawn_too():
     assert found.loc["k", "standard_error"] == pytest.approx(error, rel=0.08)
 
 
+@pytest.mark.slow
 def test_a_curved_model_has_the_profiles_interval():
     found = bootstrap(decay(), DECAY_TRUTH, replications=1000).to_frame()
     one = profile(decay(), DECAY_TRUTH)["km"]
@@ -118,6 +121,7 @@ def slower(times):
     return m
 
 
+@pytest.mark.slow
 def test_a_store_keeps_what_is_done(tmp_path, monkeypatch):
     made, store = counted(monkeypatch), tmp_path / "store.db"
     first = bootstrap(decay(), DECAY_TRUTH, replications=25, store=store)

@@ -87,6 +87,7 @@ def test_without_a_finite_aicc_nothing_is_said_of_support(results, count, lackin
     assert "no support" not in str(found)
 
 
+@pytest.mark.slow
 def test_a_wrong_model_has_no_support_and_odd_residuals():
     """First-order decay on data of a saturated one."""
     right = igpe.estimate(decay(sigma=0.01, seed=3))
@@ -129,6 +130,7 @@ def _with_error(orders):
     return model
 
 
+@pytest.mark.slow
 def test_an_estimated_sigma_counts_once():
     problems = _decays({"A": igpe.EstimatedSigma("sd")})
     fits = {name: igpe.estimate(p, certify=False) for name, p in problems.items()}

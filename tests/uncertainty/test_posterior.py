@@ -24,6 +24,7 @@ def needs_emcee():
         pytest.importorskip(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.2, statistical(None)])
 def test_of_a_line_the_posterior_is_known(sigma):
     """Normal, or Student's t where sigma is integrated out."""

@@ -89,6 +89,7 @@ def decay_rise(name, value, best):
     return 2 * least_squares(residual, start, bounds=(0.01, 50), xtol=1e-14, ftol=1e-14).cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vmax", "km"])
 @pytest.mark.parametrize("side", ["lower", "upper"])
 def test_ends_are_where_brute_force_has_them(name, side):
@@ -106,6 +107,7 @@ def test_ends_are_where_brute_force_has_them(name, side):
     assert abs(linear - end) > 0.03 * abs(end - one.estimate), "too linear to test anything"
 
 
+@pytest.mark.slow
 def test_every_point_is_an_optimum_of_the_others():
     found = profile(decay(), DECAY_TRUTH)
     for one in found.profiles:
@@ -115,6 +117,7 @@ def test_every_point_is_an_optimum_of_the_others():
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [bellman, methanol])
 def test_collocation_gives_the_same(module):
     shot = profile(module.problem(), module.OPTIMUM)

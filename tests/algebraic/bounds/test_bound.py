@@ -25,6 +25,7 @@ def settings(name):
     return [*two, Setting(exchange=False)] if exchanged else two
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @repeated(16, 125)  # boxes; `benchmarks/validity.py` takes as many as you like
 def test_no_point_of_a_box_is_below_its_bound(name, repetitions):

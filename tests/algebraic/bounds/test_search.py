@@ -169,6 +169,7 @@ def test_linear_parameters_without_bounds(lower):
     assert found.lower_bound <= best * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_differences_drop_only_what_breaks_them():
     """theta_1 - theta_0 >= 3.5: the optimum (0.6, 4.0) is outside, the best lies on that bound."""
     one = two_exponentials()

@@ -9,6 +9,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
 
 
+@pytest.mark.slow
 @every_method
 def test_a_run_that_swings_too_often_is_given_up(method):
     made = oscillator(method)

@@ -225,6 +225,7 @@ def titrated(times):
     return m
 
 
+@pytest.mark.slow
 def test_the_bound_that_excludes_the_only_consistent_value_is_named():
     table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "pH": 7.0})
     run = igpe.Experiment(table, start={"base": 0.1}, sigma=0.1)

@@ -86,6 +86,7 @@ def test_a_compiler_that_hangs_is_an_error_and_nothing_of_it_stays(tmp_path, mon
     assert "failed" in built(source(1)).why
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
 def test_users_are_told_that_they_wait_for_the_compiler(tmp_path, monkeypatch, cache):

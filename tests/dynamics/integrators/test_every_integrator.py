@@ -42,6 +42,7 @@ def differences(name):
     return [np.stack(parts, axis=2) for parts in zip(*found, strict=True)]
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 @pytest.mark.parametrize("sensitivities", [True, False])
@@ -160,6 +161,7 @@ def test_stiff_kinetics_as_published(method):
     assert came.states == pytest.approx(np.array(published), rel=1e-5)
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize("name", ["lotka_volterra", "stirred_tank"])
 def test_the_same_unknowns_give_the_same_bits_whatever_ran_before(name, method):

@@ -63,6 +63,7 @@ def spent(made, w):
     return time.process_time() - began
 
 
+@pytest.mark.slow
 @every_method
 def test_an_interrupt_ends_the_run(method, interrupted, capsys):
     """Of a run that is long on any processor no more than a half is made after the signal."""

@@ -28,6 +28,7 @@ from igpe.dynamics.integrators.runge_kutta import RungeKutta
 NAMES = ["henon_heiles", "calcium", "stirred_tank", "reversible", "decay", "fed"]
 
 
+@pytest.mark.slow
 @every_lane
 @pytest.mark.parametrize("name", NAMES)
 def test_all_lanes_give_what_cvodes_gives(name, lane):
@@ -52,6 +53,7 @@ def test_without_derivatives_states_are_the_same_within_tolerances(name, method)
     assert plain.status == whole.status
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize(
     "times", [[], [0.0], [0.7], [2.0], [0.0, 2.0], [0.5], [0.0, 0.5, 0.5 + 1e-9, 2.0]]

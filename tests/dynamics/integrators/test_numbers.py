@@ -101,6 +101,7 @@ def test_derivatives_of_a_formula_are_those_of_the_function():
         )
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("run", [one_run, all_intervals], ids=lambda f: f.__name__)
 def test_experiments_that_differ_in_numbers_share_one_library(run, cache):
@@ -119,6 +120,7 @@ def test_experiments_that_measure_other_things_share_their_slopes(cache):
         assert len(list(cache.glob("*.so"))) == count
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("numbers", thinned(EXPERIMENTS, 4))

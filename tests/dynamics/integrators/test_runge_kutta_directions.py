@@ -77,6 +77,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("pair", [Pair.EXPLICIT, Pair.IMPLICIT, statistical(Pair.BY_STIFFNESS)])

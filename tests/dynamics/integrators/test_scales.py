@@ -116,6 +116,7 @@ def driven(lower, upper):
     return Problem(build, parameters={"a": (0, 10), "b": (lower, upper)}, experiments=run)
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize(
     ("lower", "upper"), [(-10, 10), (1e-20, np.inf), (-np.inf, np.inf), (-1e30, 1e30), (0, 1e6)]
@@ -131,6 +132,7 @@ def test_sensitivities_to_unknowns_near_zero(lower, upper, method):
         assert came.by_unknown[:, 0, 1] == pytest.approx(exact, rel=1e-5)
 
 
+@pytest.mark.slow
 @every_method
 @pytest.mark.parametrize(("trace", "is_measured"), [(1e-16, True), (1e-20, False), (1e-30, True)])
 def test_growth_from_any_trace(trace, is_measured, method):

@@ -71,6 +71,7 @@ def libraries(made):
     return {id(one.model.library) for one in every}
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_experiments_with_and_without_a_drug_share_a_library_and_keep_their_numbers():
     runs = [run("none", 0.1, drug=0.0), run("one", 0.1, drug=1.0), run("more", 0.2, drug=2.5)]
@@ -79,6 +80,7 @@ def test_experiments_with_and_without_a_drug_share_a_library_and_keep_their_numb
     require_same_alone(lambda m, t: 0.0, runs)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_numbers_in_smooth_functions_are_shared():
     """exp(d u) is 1 where u is 0, with no derivative by d."""
@@ -93,6 +95,7 @@ def test_numbers_in_smooth_functions_are_shared():
     require_same_alone(extra, runs)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     "lost",

@@ -88,6 +88,7 @@ def test_pivots_that_are_lost_have_dense_factors(monkeypatch, tmp_path, anew):
     assert dense.ends_by == pytest.approx(sparse.ends_by, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_equations_in_parts_have_the_same_values(monkeypatch, anew):
     one, method = of_tube(), RungeKutta(1e-6, 1e-8)

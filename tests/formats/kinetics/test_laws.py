@@ -139,6 +139,7 @@ def test_eyring_is_the_formula_of_transition_states():
     assert found == pytest.approx(60 * per_second * A, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_recovers_its_parameters(name):
     example = EXAMPLES[name]
@@ -150,6 +151,7 @@ def test_an_example_recovers_its_parameters(name):
 BOUNDS = {"k": (100.0, 1e5), "Ea": (4e4, 2e5)}
 
 
+@pytest.mark.slow
 def test_the_reference_temperature_is_amid_the_measurements():
     example = EXAMPLES["van 't Hoff"]
     model = example.make(bounds={}).centred(example.problem(seed=0).experiments)([0.0, 1.0])

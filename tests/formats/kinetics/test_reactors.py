@@ -164,6 +164,7 @@ def urethane_reactor():
     )
 
 
+@pytest.mark.slow
 def test_problem_7_is_what_is_written_by_hand():
     by_hand = urethane.problem()
     reactor = urethane_reactor()

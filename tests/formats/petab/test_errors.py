@@ -43,6 +43,7 @@ def test_they_are_those_of_the_observed_information(told):
     assert told["estimate"].to_dict() == AT
 
 
+@pytest.mark.slow
 def test_of_boehms_problem_they_are_what_the_profile_says():
     """Fisher's expected information says 0.697 of the first; the constants' fit is at 138.222."""
     problem = igpe.petab.read_petab(files("Boehm"))

@@ -56,6 +56,7 @@ def test_a_second_trigger_before_the_delay_is_no_value(tmp_path):
     assert not np.isfinite(found[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "factor"),
     [

@@ -30,6 +30,7 @@ def test_strangers_are_refused(tmp_path):
         igpe.petab.write_petab_parameters({"x": 1.0}, small.write(tmp_path), tmp_path / "out.tsv")
 
 
+@pytest.mark.slow
 def test_estimate_on_the_command_line(tmp_path):
     yaml, table = small.write(tmp_path), tmp_path / "out.tsv"
     done = run("estimate", yaml, "--json", "-", "--petab", table)
@@ -49,6 +50,7 @@ def test_estimate_on_the_command_line(tmp_path):
     pd.testing.assert_frame_equal(written, rows[list(ERRORS)], check_names=False, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_command_line_and_the_package_run_one_pipeline(tmp_path):
     yaml, page = small.write(tmp_path), tmp_path / "page.html"
     done = run("estimate", yaml, "--report", page)

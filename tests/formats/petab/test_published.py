@@ -8,12 +8,14 @@ from published import PETAB
 import igpe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PETAB)
 def test_objective_at_the_nominal_parameters(name):
     problem = igpe.petab.read_petab(files(name))
     assert igpe.petab.petab_objective(problem) == pytest.approx(PETAB[name], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_boehm_from_twenty_starts():
     problem = igpe.petab.read_petab(files("Boehm"))
     method = igpe.search.MultiStart(igpe.SingleShooting(), trials=160, starts=20)

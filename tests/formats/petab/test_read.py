@@ -299,6 +299,7 @@ def test_simulations_are_written_in_the_order_of_the_measurements(tmp_path):
     assert "measurement" not in table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["v1.0.0/sbml/0009", "v2.0.0/sbml/0023", "v2.0.0/sbml/0003"])
 def test_simulations_have_the_columns_of_the_measurement_table(case):
     """Conditions before and after, times that are infinite, placeholders."""

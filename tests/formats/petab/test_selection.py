@@ -71,6 +71,7 @@ def library():
     pytest.importorskip("petab_select")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("back", [0.0, 0.3])
 def test_all_models_are_estimated_and_the_best_is_that_of_the_data(tmp_path, back):
@@ -87,6 +88,7 @@ def test_all_models_are_estimated_and_the_best_is_that_of_the_data(tmp_path, bac
     assert found.best.parameters.keys() == ({"a0", "k1", "k2"} if back else {"a0", "k1"})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("library")
 def test_forward_selection_stops_where_nothing_gets_better(tmp_path):
     found = igpe.petab.petab_select(posed(tmp_path, method="forward"), igpe.estimate)
@@ -95,6 +97,7 @@ def test_forward_selection_stops_where_nothing_gets_better(tmp_path):
     assert sizes == sorted(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("criterion", ["AICc", "LLH"])
 def test_what_cannot_be_estimated_is_never_the_best(tmp_path, criterion):

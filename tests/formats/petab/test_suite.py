@@ -10,6 +10,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_all_figures_are_within_the_tolerances_of_the_suite(case):
     off = differences(SUITES / case)

@@ -137,6 +137,7 @@ PERIODS = pd.DataFrame({
 })  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tables", "says"),
     [
@@ -221,6 +222,7 @@ def test_a_table_in_several_files_is_not_written(tmp_path):
         igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "out.tsv")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["Bruno_JExpBot2016", "Fujita_SciSignal2010"])
 def test_published_problems_have_the_same_objective_in_version_2(name, tmp_path):

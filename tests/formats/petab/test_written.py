@@ -52,18 +52,21 @@ def both(problem, folder, seed=0):
 PROBLEMS = {m.__name__: m.problem for m in MODELS} | problems.PROBLEMS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_read_again_it_has_the_same_likelihood(problem, tmp_path):
     for before, after in both(problem(), tmp_path / "petab"):
         assert after == pytest.approx(before, rel=SAME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_random_problem_read_again_has_the_same_likelihood(seed, tmp_path):
     for before, after in both(problems.Drawn(seed).problem(), tmp_path / "petab"):
         assert after == pytest.approx(before, rel=SAME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_petabs_linter_has_no_word(problem, tmp_path):
     yaml = igpe.petab.to_petab(problem(), tmp_path)

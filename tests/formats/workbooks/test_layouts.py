@@ -14,6 +14,7 @@ def test_the_list_is_long():
         assert [bool(x) for x in (layout.runs, layout.refused, layout.choices)].count(True) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_is_understood(name, tmp_path):
     assert mistakes(LAYOUTS[name], tmp_path, "file") == []

@@ -33,6 +33,7 @@ def warm_sheets(folder):
     return Layout("Excel: a sheet for each temperature", sheets).write(folder, "warm")
 
 
+@pytest.mark.slow
 def test_temperatures_of_sheets_lead_to_arrhenius(tmp_path):
     arrhenius = kinetics.MassAction(kinetics.Arrhenius("k", "E", reference=REFERENCE))
     reactor = kinetics.Batch(
@@ -54,6 +55,7 @@ def test_conditions_that_differ_are_not_passed_over(tmp_path):
     assert book.experiments(inputs=["T"], units={})[2].inputs["T"] == 343.15
 
 
+@pytest.mark.slow
 def test_igpe_new_writes_arrhenius_for_several_temperatures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     warm_sheets(tmp_path)

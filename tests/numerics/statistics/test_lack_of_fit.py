@@ -37,6 +37,7 @@ def within(p, level):
     return share <= level + 3.1 * spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [

@@ -67,6 +67,7 @@ def test_the_objective_has_thirty_right_digits() -> None:
         assert high - low < true * mpmath.mpf(10) ** -30
 
 
+@pytest.mark.slow
 def test_a_true_certificate_is_confirmed() -> None:
     found = igpe.verify(
         certificate() | {"lower_bound": 0.9 * OBJECTIVE}, consecutive.problem(), with_="arb"
@@ -111,6 +112,7 @@ class TestForged:
             assert found.is_objective_confirmed == is_right
             assert bool(found.refuted) != is_right
 
+    @pytest.mark.slow
     def test_a_bound_that_is_too_high(self) -> None:
         problem = consecutive.problem()
         third = ThirdCheck(problem)
@@ -121,6 +123,7 @@ class TestForged:
         reasons = [why for _, why in checked(forged, problem).refuted]
         assert any("below 1.5e-06 according to Arb" in why for why in reasons)
 
+    @pytest.mark.slow
     def test_equations_that_both_others_read_wrongly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Prover and checker share the translation; a mistake in it convinces both."""
 

@@ -147,6 +147,7 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", MUTATIONS)
 def test_what_is_broken_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, seeds, changes = MUTATIONS[what]

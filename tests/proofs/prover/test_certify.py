@@ -65,6 +65,7 @@ def test_a_local_optimum_is_left() -> None:
     assert found.lower_bound <= case.OBJECTIVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["methanol", "bellman", "reversible", "lotka_volterra"])
 def test_all_boxes_around_a_point_stay_open_while_the_cut_is_above_it(name: str) -> None:
     dynamic = posed(published(name).problem())
@@ -93,6 +94,7 @@ def around(point: Any, enclosure: BoxEnclosure, cut: float, most: int = 40) -> l
     return nodes
 
 
+@pytest.mark.slow
 def test_several_experiments_with_start_values_and_priors() -> None:
     problem = everything()
     found = igpe.certify(problem, gap=0.05, time_limit=5)
@@ -225,6 +227,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         igpe.certify(problem, best)
 
 
+@pytest.mark.slow
 def test_estimate_appends_the_proof() -> None:
     problem = CASES["consecutive"].problem(noise=0.05)
     result = igpe.estimate(problem, certify=True)

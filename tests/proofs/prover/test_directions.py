@@ -150,6 +150,7 @@ def test_residuals_are_enclosed() -> None:
     assert outside(2) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_in_directions_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = INTEGRATION if name == "arrive" else DIRECTIONS

@@ -93,12 +93,14 @@ def cut_off(
     return ["contracted away"] if lost.any() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_claims_hold(name: str) -> None:
     problem = PROBLEMS[name]()
     assert violations(problem, posed(problem), boxes=12, seed=3) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", [1, 3])
 @pytest.mark.parametrize("name", ["michaelis_menten", "everything"])
 def test_claims_hold_at_other_degrees(name: str, degree: int) -> None:
@@ -187,6 +189,7 @@ def changed(module: ModuleType, name: str, what: str, by: str) -> Any:
     return getattr(broken, name)
 
 
+@pytest.mark.slow
 def test_claims_that_mutations_break_hold() -> None:
     for problem in (ZOO_CASES["consecutive"].problem(noise=0.1), PROBLEMS["michaelis_menten"]()):
         assert violations(problem, posed(problem), boxes=15, seed=5) == []
@@ -202,6 +205,7 @@ MUTATIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_broken_bound_is_caught(
     mutation: Callable[..., Dynamic], monkeypatch: pytest.MonkeyPatch
@@ -230,6 +234,7 @@ def _straight(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     return dynamic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", [_other_weights, _straight])
 def test_a_broken_bound_of_quotients_is_caught(
     mutation: Callable[..., Dynamic], monkeypatch: pytest.MonkeyPatch

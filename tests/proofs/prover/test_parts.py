@@ -27,6 +27,7 @@ def certified(**more: Any) -> igpe.proofs.DynamicCertificate:
     return igpe.certify(lotka_volterra.problem(), POINT, **more)
 
 
+@pytest.mark.slow
 def test_the_tree_is_the_same_whoever_does_the_parts() -> None:
     one, two = (certified(gap=0.1, executor=count) for count in (1, 2))
     assert one.closed

@@ -33,11 +33,13 @@ def test_a_small_problem_is_proved_by_default(tried):
     assert "proved best within the bounds" in result.verdict["optimum"]
 
 
+@pytest.mark.slow
 def test_two_runs_prove_the_same(tried):
     one, other = (igpe.estimate(lotka_volterra.problem()).proof for _ in range(2))
     assert (one.examined, one.lower_bound) == (other.examined, other.lower_bound)
 
 
+@pytest.mark.slow
 def test_five_unknowns_are_not_tried(tried):
     result = igpe.estimate(methanol.problem())
     assert result.proof is None

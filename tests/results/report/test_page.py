@@ -209,6 +209,7 @@ def test_what_is_long_is_folded():
     assert lengths[-2] <= 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_result_gives_the_same_page(kind):
     first = KINDS[kind]().report()
@@ -217,6 +218,7 @@ def test_the_same_result_gives_the_same_page(kind):
     assert igpe.Result.from_json(KINDS[kind]().to_json()).report() == first
 
 
+@pytest.mark.slow
 def test_title_and_date_are_those_given():
     tree = parsed(result().report(title="Run <12> & 13", date="2026-11-21"))
     assert said(next(tree.iter("title"))) == said(next(tree.iter("h1"))) == "Run <12> & 13"

@@ -32,6 +32,7 @@ def opened(browser, tmp_path):
         context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1280, "screen"), (718, "print")])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_complaint_no_request_no_overflow(kind, width, media, opened):
@@ -58,6 +59,7 @@ def test_a_page_that_is_too_wide_or_complains_would_be_noticed(opened):
     assert complaints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures_follow_the_colour_scheme(scheme, opened):
     tab, _, _ = opened(result().report(), color_scheme=scheme)
@@ -77,6 +79,7 @@ def test_on_paper_it_is_light(opened):
     assert tab.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_paper_loses_nothing(kind, opened):
     """What is folded on the screen has its height on paper, and nothing is wider than A4."""
@@ -100,6 +103,7 @@ def test_equations_are_typeset(opened):
     assert lower["y"] > ratio["y"] + ratio["height"] / 3  # below the line
 
 
+@pytest.mark.slow
 def test_the_keyboard_leads_past_the_contents(opened):
     tab, _, _ = opened(result().report())
     tab.keyboard.press("Tab")
