@@ -17,6 +17,7 @@ import pytest
 
 BRIEF = {"TRIALS": 8, "STARTS": 2, "LINE": 8, "EXCHANGES": 3}
 BROWSERS = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+PROVING = {"test_answers.py", "test_proof.py"}  # of the command line
 KERNELS = """
 import igpe
 from igpe.proofs.prover import unasked
@@ -44,8 +45,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Proofs come last, when their kernels are compiled."""
-    items.sort(key=lambda item: "proofs" in item.path.parts)
+    """What needs the kernels of proofs comes last, when they are compiled."""
+    items.sort(key=lambda item: "proofs" in item.path.parts or item.path.name in PROVING)
 
 
 @pytest.fixture(scope="module", autouse=True)
