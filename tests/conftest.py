@@ -41,7 +41,9 @@ def pytest_configure(config):
     """Begin to compile the kernels of proofs, once for all workers: that takes minutes."""
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        subprocess.Popen([sys.executable, "-c", KERNELS], cwd=HERE.parent, **nothing)
+        process = subprocess.Popen([sys.executable, "-c", KERNELS], cwd=HERE.parent, **nothing)
+        config.add_cleanup(process.wait)
+        config.add_cleanup(process.terminate)  # cleanups run last in, first out
 
 
 def pytest_collection_modifyitems(items):
