@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import compress, product
+from itertools import compress, islice, product
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -71,10 +71,10 @@ def predicted(
             for part in connected(within.values())
         ]
         determined = [part for part in parts if len(part[1]) >= len(part[0])] or parts
-        moves = [[here, *_moved(*part, box, here, seed)] for part in determined]
-        chosen = sorted(product(*moves), key=lambda some: sum(m is here for m in some))
+        moves = [[*_moved(*part, box, here, seed), here] for part in determined]
+        moved = (some for some in product(*moves) if any(m is not here for m in some))
         held = [box.names.index(n) for names, _ in determined for n in names]
-        for some in chosen[: min(len(chosen) - 1, MOST_PREDICTED)]:
+        for some in islice(moved, MOST_PREDICTED):
             values = {
                 n: m[n] for m, (names, _) in zip(some, determined, strict=True) for n in names
             }
