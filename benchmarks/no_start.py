@@ -106,9 +106,15 @@ def compiled(text: str) -> Any:
 
 
 def simulator(
-    name: str, times: np.ndarray, rtol: float = 1e-11, atol: float = 1e-13
+    name: str,
+    times: np.ndarray,
+    tolerances: tuple[float, float] = (1e-11, 1e-13),
+    end: float = np.inf,
 ) -> Callable[[np.ndarray], np.ndarray | None]:
-    """Unknowns (n,) -> outputs (times, m), by SciPy; None where it cannot integrate."""
+    """Unknowns (n,) -> outputs (times, m), by SciPy; None where it cannot integrate.
+
+    end     processor time at which an integration raises TimeoutError
+    """
     system = SYSTEMS[name]
     states, parameters = system["states"], system["parameters"]
     free = {"sin": np.sin, "__builtins__": {}}
@@ -122,11 +128,17 @@ def simulator(
 
     def run(x: np.ndarray) -> np.ndarray | None:
         given, start = x[: len(parameters)].tolist(), x[len(parameters) :]
+
+        def slope(t: float, y: np.ndarray) -> list[float]:
+            if time.process_time() > end:
+                raise TimeoutError
+            slopes: list[float] = ode(t, *y.tolist(), *given)
+            return slopes
+
+        rtol, atol = tolerances
         how = {"method": "LSODA", "rtol": rtol, "atol": atol, "t_eval": times}
         with np.errstate(all="ignore"):
-            done = solve_ivp(
-                lambda t, y: ode(t, *y.tolist(), *given), (times[0], times[-1]), start, **how
-            )
+            done = solve_ivp(slope, (times[0], times[-1]), start, **how)
             if not done.success or done.y.shape[1] != len(times):
                 return None
             return np.stack([y + 0 * times for y in outputs(times, *done.y, *given)], axis=1)
@@ -258,14 +270,13 @@ def by_scipy(cell: Cell) -> dict[str, Any]:
     true = truth(cell)
     names = set(true) - UNSEEN.get(cell.system, set())
     measured = table.iloc[:, 1:].to_numpy()
-    run = simulator(cell.system, table["time"].to_numpy(), *SCIPY_TOLERANCES)
     rng, began = np.random.default_rng(0), time.process_time()
+    times = table["time"].to_numpy()
+    run = simulator(cell.system, times, SCIPY_TOLERANCES, began + BUDGET)
     best, x, ended = np.inf, np.full(len(true), np.nan), 0
 
     def residuals(z: np.ndarray) -> np.ndarray:
         nonlocal best, x
-        if time.process_time() - began > BUDGET:
-            raise TimeoutError
         got = run(z)
         if got is None or not np.isfinite(got).all():
             return np.full(measured.size, 1e6)
