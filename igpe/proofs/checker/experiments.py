@@ -19,7 +19,9 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, in_words
+from igpe.equations.shared_rates import with_shared_rates
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.interval import Interval, point
@@ -326,7 +328,7 @@ def _replay(problem: Problem, k: int) -> Replay:
     m = experiment.measurements
     rows = {float(m.times[r]): m.row == r for r in np.unique(m.row)}
     measured: dict[float, At] = {t: (m.column[a], m.value[a], m.sigma[a]) for t, a in rows.items()}
-    ivp = ivp.without_conditions(np.array(sorted(measured)))
+    ivp = _in_other_units(ivp.without_conditions(np.array(sorted(measured))), problem)
     p = ca.SX.sym("p", len(names))
     q = ca.vertcat(*(p[names.index(n)] for n in ivp.unknowns))
     f, start, h = (ca.substitute([e], [ivp.q], [q])[0] for e in (ivp.f, ivp.start, ivp.measured))
@@ -357,4 +359,34 @@ def _replay(problem: Problem, k: int) -> Replay:
     )
 
 
+def _in_other_units(ivp: InitialValueProblem, problem: Problem) -> InitialValueProblem:
+    """The problem in the states that the prover uses, if they are confirmed to be the same.
+
+    The old states are functions X(x, q) of the new ones. At random points their slope dX/dx f must
+    be the old slope at X, their start the old start, and what is measured must agree. All three are
+    analytic: where they agree at random points, they agree everywhere.
+    """
+    box = problem.box
+    index = [box.names.index(n) for n in ivp.unknowns]
+    low, high = (np.asarray(ends, dtype=float)[index] for ends in (box.lower, box.upper))
+    new, states = with_shared_rates(ivp, low, high)
+    if new is ivp or not np.isfinite([low, high]).all():
+        return ivp
+    old = ca.substitute([ca.SX(e) for e in (ivp.f, ivp.measured)], [ivp.x], [states])
+    pairs = [
+        (ca.jtimes(states, new.x, new.f), old[0]),
+        (new.measured, old[1]),
+        (ca.substitute(states, new.x, new.start), ivp.start),
+    ]
+    one, other = (ca.densify(ca.vertcat(*side)) for side in zip(*pairs, strict=True))
+    both = ca.Function("both", [ivp.t, new.x, ivp.u, ivp.q], [one, other])
+    rng, is_same = np.random.default_rng(0), True
+    for _ in range(POINTS):
+        x, q = new.largest * rng.uniform(0.1, 1.0, len(new.largest)), rng.uniform(low, high)
+        a, b = map(np.asarray, both(rng.uniform(), x, rng.uniform(size=len(ivp.tables)), q))
+        is_same &= np.allclose(a, b, rtol=SAME, atol=SAME * np.abs(a).max())
+    return new if is_same else ivp
+
+
+POINTS, SAME = 8, 1e-9  # random points, and how exactly both sides agree there
 NOTHING: At = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)

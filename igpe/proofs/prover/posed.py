@@ -22,6 +22,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
 from igpe.equations.compiled import compiled, require_smooth_and_normal
 from igpe.equations.operations import Graph, UnknownOperation
+from igpe.equations.shared_rates import with_shared_rates
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.factoring import factored
 from igpe.proofs.prover.kernels import tape as ops
@@ -142,8 +143,9 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
             "one variable."
         )
     measurements = measured_only(experiment.measurements)
-    ivp = ivp.without_conditions(measurements.times)
-    index = [problem.box.names.index(n) for n in ivp.unknowns]
+    box, ivp = problem.box, ivp.without_conditions(measurements.times)
+    index = [box.names.index(n) for n in ivp.unknowns]
+    ivp = with_shared_rates(ivp, box.lower[index], box.upper[index]).ivp
     symbols = TapeSymbols(ivp.x, ivp.q, ivp.u, ivp.t)
     try:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))

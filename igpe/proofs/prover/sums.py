@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.equations.shared_rates import null_space
 from igpe.proofs.prover.enclosure import BoxEnclosure
-from igpe.proofs.prover.factoring import KNOWN, Monomial, Rewriter, Sum, TooManyTerms
+from igpe.proofs.prover.factoring import KNOWN, Rewriter, TooManyTerms
 from igpe.proofs.prover.kernels.tape import OpTape
 
 LARGEST = 1000  # coefficient
@@ -34,7 +35,7 @@ def conserved(tape: OpTape) -> FloatArray:
         slopes = [rewriter.expanded(int(r)) for r in tape.results]
     except TooManyTerms:
         return none
-    found = [one for one in _null_space(slopes) if one and np.count_nonzero(one) > 1]
+    found = [one for one in map(_whole, null_space(slopes)) if one and np.count_nonzero(one) > 1]
     return np.array(found, dtype=float).reshape(len(found), n)
 
 
@@ -71,25 +72,6 @@ def _tried(
         bound = enclosure.coarse(low, high, cut)
         proved += 1.0 if bound >= cut else bound / cut
     return _Trial(proved, enclosure.work - begun)
-
-
-def _null_space(slopes: Sequence[Sum]) -> list[tuple[int, ...] | None]:
-    """A basis of the sums whose slope is zero, by elimination in rational numbers."""
-    n = len(slopes)
-    monomials: list[Monomial] = sorted({m for slope in slopes for m in slope})
-    rows = [
-        [slope.get(m, Fraction(0)) for m in monomials] + [Fraction(int(i == j)) for j in range(n)]
-        for i, slope in enumerate(slopes)
-    ]
-    for k in range(len(monomials)):
-        pivot = next((r for r in rows if r[k]), None)
-        if pivot is not None:
-            rows.remove(pivot)
-            rows = [
-                [a - r[k] / pivot[k] * b for a, b in zip(r, pivot, strict=True)] if r[k] else r
-                for r in rows
-            ]
-    return [_whole(row[len(monomials) :]) for row in rows]
 
 
 def _whole(given: Sequence[Fraction]) -> tuple[int, ...] | None:
