@@ -275,3 +275,37 @@ def test_one_degree_of_freedom_determines_nothing():
     assert "k, A(t0) uncertain" in words
     assert "n not determined" in words
     assert "leaves 1 degree of freedom" in result.verdict["fit"]
+
+
+@pytest.mark.slow
+def test_other_optima_have_profile_intervals_too():
+    """Two decays in a sum: the second set of values is the first one with both exchanged."""
+
+    def decays(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.k = pyo.Var(["A", "B"], bounds=(0.01, 5))
+        m.x = pyo.Var(["A", "B"], m.t)
+        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        m.decay = pyo.Constraint(
+            ["A", "B"], m.t, rule=lambda m, i, t: m.dx[i, t] == -m.k[i] * m.x[i, t]
+        )
+        m.y = pyo.Expression(m.t, rule=lambda m, t: m.x["A", t] + m.x["B", t])
+        return m
+
+    t = np.linspace(0.1, 6, 25)
+    noise = 0.04 * np.random.default_rng(3).standard_normal(len(t))
+    table = pd.DataFrame({"time": t, "y": np.exp(-0.4 * t) + 0.8 * np.exp(-1.1 * t) + noise})
+    start = {f"x[{i}]": igpe.Unknown(0.01, 3) for i in "AB"}
+    run = igpe.Experiment(table, start=start, start_time=0.0, sigma=0.04)
+    result = igpe.estimate(
+        igpe.Problem(decays, parameters=["k[A]", "k[B]"], experiments=[run]), certify=False
+    )
+    (other,) = result.other_optima
+    own, others = ({p.name: p for p in e} for e in (result.estimates, other.estimates))
+    for name, one in own.items():
+        mirrored = others[name.translate(str.maketrans("AB", "BA"))]
+        assert mirrored.lower == pytest.approx(one.lower, rel=1e-2)
+        assert mirrored.upper == pytest.approx(one.upper, rel=1e-2)
+    upper = max(own["k[A]"].upper, own["k[B]"].upper)
+    assert upper == 5.0  # linearised intervals are symmetric and end before it

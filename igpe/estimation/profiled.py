@@ -8,7 +8,7 @@ biases them (`igpe.estimation.spectral`): so are the profiles, as far as the est
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,6 +26,7 @@ from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
 from igpe.estimation.summary import summarise
+from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import allowed_rise, strongly_correlated
 from igpe.problem.problem import Problem
@@ -41,7 +42,7 @@ SMALL = 0.02  # the same, below which an interval is left as it is beside poorly
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
 MOST = 20  # profiles
-INTEGRATIONS = 3000  # with derivatives, that profiles may take
+INTEGRATIONS = 10_000  # with derivatives, that profiles of an optimum may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
     "The intervals of {} are linearised. Accurate intervals need profile likelihoods, which igpe "
@@ -62,12 +63,14 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     narrow = []
     if result.objective > rounding(result):  # else a rise of the sum of squares is rounding too
         narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
-    names = list(dict.fromkeys([*narrow, *_doubtful(steps, result)]))[:MOST]
+    combined = {n for one in result.combined for n in one.unknowns}
+    doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
+    names = list(dict.fromkeys([*narrow, *doubtful]))[:MOST]
     if not names or stopped():
         return result
     with clock.step("profiles", "Profile intervals where linearised intervals are not reliable"):
         for _ in range(TURNS):
-            made = _profiled(steps.problem, result, names, settings)
+            made = _profiled(steps.problem, result, result.parameters, names, settings)
             if made is None:
                 break
             best = result.objective
@@ -79,8 +82,30 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
                 result = _with_intervals(result, made, names)
-                return replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
+                result = replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
+                return _with_others(steps.problem, settings, result)
     return _without_profile(result, names)
+
+
+def _with_others(problem: Problem, settings: Settings, result: Result) -> Result:
+    """The result with profile intervals of its other optima, as far as the limits allow."""
+    if problem.has_signs or not result.other_optima:
+        return result
+    residuals, share = Residuals(problem, settings.integrator), 1 / len(result.other_optima)
+    others = []
+    for one in result.other_optima:
+        at = residuals(problem.box.vector(one.parameters))
+        names = _doubtful(problem, result, one.estimates, at)
+        made = (
+            _profiled(problem, result, one.parameters, names, settings, share=share)
+            if names
+            else None
+        )
+        # a path that left this optimum for a better one says nothing about it
+        stays = made and is_same_objective(made.objective, one.objective, rounding(result))
+        known = _intervals(one.estimates, made) if made and stays else one.estimates
+        others.append(replace(one, estimates=known))
+    return replace(result, other_optima=tuple(others))
 
 
 def _reaching(made: Profiles, result: Result) -> Profiles:
@@ -92,18 +117,26 @@ def _reaching(made: Profiles, result: Result) -> Profiles:
 
 
 def _profiled(
-    problem: Problem, result: Result, names: Sequence[str], settings: Settings
+    problem: Problem,
+    result: Result,
+    at: Mapping[str, float],
+    names: Sequence[str],
+    settings: Settings,
+    *,
+    share: float = 1.0,
 ) -> Profiles | None:
-    """Profiles at the result, or at a better optimum; None if they fail, or time is up."""
+    """Profiles at an optimum, or at a better one; None if they fail, or time is up.
+
+    share  of the limits on work
+    """
     signed, problem = problem.has_signs, problem.with_free_signs()
     method = SingleShooting(settings.compiled)
     residuals = Residuals(problem, method.integrator)
     level = settings.confidence
 
     def made_now() -> Profiles:
-        at = result.parameters
         residuals(problem.box.vector(at))
-        most = min(INTEGRATIONS, WORK / max(residuals.work, 1))
+        most = share * min(INTEGRATIONS, WORK / max(residuals.work, 1))
         return profile(
             problem, at, names, confidence=level, method=method, progress=False,
             most_integrations=most,
@@ -157,24 +190,32 @@ def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
     return names
 
 
-def _doubtful(steps: Steps, result: Result) -> list[str]:
-    """The unknowns whose linearised intervals say too little, the least determined first."""
-    problem, at = steps.problem, steps.best.at
+def _doubtful(
+    problem: Problem,
+    result: Result,
+    estimates: Sequence[Parameter],
+    at: Linearised | None,
+    combined: Collection[str] = (),
+) -> list[str]:
+    """The unknowns whose linearised intervals say too little, the least determined first.
+
+    estimates  of an optimum of the result;  at: what was evaluated there
+    combined   unknowns of which a combination is determined: a profile would say the same
+    """
     if at is None:
         return []
-    x = problem.box.vector(result.parameters)
+    every = {p.name: p for p in estimates if p.found_by != "held"}
+    x = problem.box.vector({n: p.value for n, p in every.items()})
     errors = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool))
     rise = allowed_rise(errors, problem.sigma_known, result.confidence)
     free = errors.standard_error
     if rise > USUAL**2 * errors.variance > 0:  # few degrees of freedom: long intervals
         free = free * np.sqrt(rise / errors.variance) / USUAL
-    every = {p.name: p for p in result.estimates if p.found_by != "held"}
-    lost = {n for one in result.combined for n in one.unknowns}  # a profile would say the same
     sizes: dict[str, float] = {}
     is_poor = bool(strongly_correlated(result.covariance))
     for name, error in zip(problem.box.names, free.tolist(), strict=True):
         one = every[name]
-        if one.remark == LOST and name in lost:
+        if one.remark == LOST and name in combined:
             continue
         largest = max(error, one.standard_error)  # without the sign of spectra the second is
         size = largest / abs(one.value) if one.value else math.inf
@@ -186,7 +227,23 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
 
 
 def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Result:
-    every = {p.name: p for p in made.profiles if End.BROKEN.value not in (p.lower_end, p.upper_end)}
+    every = list(_complete(made))
+    if left := [n for n in wanted if n not in every]:
+        result = _without_profile(result, left)
+    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
+    estimates = _intervals(result.estimates, made)
+    return replace(result, estimates=estimates, notes=(*result.notes, *notes))
+
+
+def _complete(made: Profiles) -> dict[str, ParameterProfile]:
+    """The profiles that could be computed to their ends."""
+    broken = End.BROKEN.value
+    return {p.name: p for p in made.profiles if broken not in (p.lower_end, p.upper_end)}
+
+
+def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Parameter, ...]:
+    """The estimates of an optimum with the intervals that its profiles show."""
+    every = _complete(made)
 
     def with_interval(one: Parameter) -> Parameter:
         if one.name in every:
@@ -198,11 +255,7 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
         is_open = all(map(is_reached, (lower, upper), one.bounds))
         return replace(one, lower=lower, upper=upper, remark=LOST if is_open else one.remark)
 
-    if left := [n for n in wanted if n not in every]:
-        result = _without_profile(result, left)
-    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
-    estimates = tuple(map(with_interval, result.estimates))
-    return replace(result, estimates=estimates, notes=(*result.notes, *notes))
+    return tuple(map(with_interval, estimates))
 
 
 def _without_profile(result: Result, names: Sequence[str]) -> Result:
