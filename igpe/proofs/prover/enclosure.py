@@ -111,7 +111,7 @@ def tube_work(run: TubeRun) -> float:
 def taylor_work(run: TaylorRun) -> float:
     """The same of the Taylor model."""
     slope, algebra, space = run.slope
-    products = len(algebra.left) + 2 * algebra.errors
+    products = len(algebra.to) + 2 * algebra.errors
     step = 0.5 * len(slope.op) * space.c.shape[1] ** 2 * products
     return float(PRODUCT * step * run.tube.steps[1])
 

@@ -31,8 +31,9 @@ class Monomials(NamedTuple):
     errors   number of directions in which the states' error is carried along
     size     number of coefficients, of which the last `errors` are those of z
     first    (degree + 3,) where each class begins: degrees 0, 1, ..., z, and the end
-    left, right, to   (n_products,) kept products of monomials of delta, sorted by `to`
-    begin    (n_delta + 1,) where the products of each monomial begin
+    to       (n_products,) where products of two monomials of delta go that are kept: by the first
+             factor, and of each by the second, which may be all from 1 up to some degree
+    since    (n_delta + 1,) where the products of each first factor begin
     factors  (n_delta, 3) the parameters a monomial is made of, -1 beyond its degree
     powers   (n_p, 2) where the square and the cube of each parameter stand; -1: not kept
     most     the largest number of products that are summed up in one coefficient
@@ -44,10 +45,8 @@ class Monomials(NamedTuple):
     errors: int
     size: int
     first: IntArray
-    left: IntArray
-    right: IntArray
     to: IntArray
-    begin: IntArray
+    since: IntArray
     factors: IntArray
     powers: IntArray
     most: int
@@ -70,14 +69,11 @@ def algebra(parameters: int, states: int, degree: int, directions: int = DIRECTI
         first.append(len(monomials))
     kept, place = len(monomials), {m: k for k, m in enumerate(monomials)}
     many = max(states, min(directions * states, MOST_ERRORS))
-    products = sorted(
-        (place[tuple(sorted(a + b))], i, j)
-        for i, a in enumerate(monomials)
-        for j, b in enumerate(monomials)
-        if len(a) + len(b) <= degree
-    )
-    to, left, right = np.array(products, dtype=np.int64).T
-    counts = np.bincount(to, minlength=kept)
+    products = [
+        [place[tuple(sorted(a + b))] for b in monomials if len(a) + len(b) <= degree]
+        for a in monomials
+    ]
+    to = np.concatenate(products)
     factors = [(*m, *[-1] * (HIGHEST - len(m))) for m in monomials]
     powers = [[place.get((j,) * k, -1) for k in (2, 3)] for j in range(parameters)]
 
@@ -86,8 +82,8 @@ def algebra(parameters: int, states: int, degree: int, directions: int = DIRECTI
 
     return Monomials(
         parameters, states, degree, many, kept + many, integers([*first, kept + many]),
-        integers(left), integers(right), integers(to), integers([0, *np.cumsum(counts)]),
-        integers(factors), integers(powers), int(counts.max()) + 2,
+        integers(to), integers([0, *np.cumsum([len(one) for one in products])]),
+        integers(factors), integers(powers), int(np.bincount(to).max()) + 2,
     )  # fmt: skip
 
 
@@ -173,12 +169,19 @@ def _product(
     algebra: Monomials, c: FloatArray, a: int, b: int, k: int,
     low: int, high: int, out: FloatArray, sign: float,
 ) -> None:  # fmt: skip
-    """out += sign * sum of a_j b_(k-j), low <= j <= high, as far as monomials are kept."""
+    """out += sign * sum of a_j b_(k-j), low <= j <= high, as far as monomials are kept.
+
+    Where a_j has few monomials, as parameters have, it takes less time.
+    """
     n = algebra.size - algebra.errors
     for j in range(low, high + 1):
         i = k - j
-        for t in range(len(algebra.to)):
-            out[algebra.to[t]] += sign * c[a, j, algebra.left[t]] * c[b, i, algebra.right[t]]
+        for m in range(n):
+            one = sign * c[a, j, m]
+            if one != 0.0:
+                since = algebra.since[m]
+                for t in range(since, algebra.since[m + 1]):
+                    out[algebra.to[t]] += one * c[b, i, t - since]
         p, q = sign * c[a, j, 0], sign * c[b, i, 0]
         for m in range(n, len(out)):
             out[m] += p * c[b, i, m] + q * c[a, j, m]
@@ -193,11 +196,10 @@ def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int,
     b0 = c[b, 0, 0]
     delta = algebra.size - algebra.errors
     for m in range(delta):
-        total = out[m]
-        for t in range(algebra.begin[m], algebra.begin[m + 1]):
-            if algebra.right[t] != 0:
-                total -= out[algebra.left[t]] * c[b, 0, algebra.right[t]]
-        out[m] = total / b0
+        out[m] /= b0
+        since = algebra.since[m]
+        for t in range(since + 1, algebra.since[m + 1]):
+            out[algebra.to[t]] -= out[m] * c[b, 0, t - since]
     for m in range(delta, used):
         out[m] = (out[m] - out[0] * c[b, 0, m]) / b0
 
@@ -227,6 +229,8 @@ def coefficient(model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray,
                 out[m] = -c[a, k, m]
         elif op in (ops.MUL, ops.SQUARE):
             other = a if op == ops.SQUARE else b
+            if tape.reach[other] < tape.reach[a]:
+                a, other = other, a
             low = max(0, k - tape.reach[other])
             out[:] = 0.0
             _product(algebra, c, a, other, k, low, min(k, tape.reach[a]), out, 1.0)
