@@ -132,7 +132,10 @@ def simulator(
         def slope(t: float, y: np.ndarray) -> list[float]:
             if time.process_time() > end:
                 raise TimeoutError
-            slopes: list[float] = ode(t, *y.tolist(), *given)
+            try:
+                slopes: list[float] = ode(t, *y.tolist(), *given)
+            except ArithmeticError:  # of numbers beyond the range of doubles, or 1 / 0
+                return [np.inf] * len(states)
             return slopes
 
         rtol, atol = tolerances
