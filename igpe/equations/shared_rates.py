@@ -56,10 +56,11 @@ def with_shared_rates(ivp: InitialValueProblem, lower: FloatArray, upper: FloatA
     lower, upper  (n_q,) bounds of its unknowns; units are made of positive ones only
     returns       the problem as it is where its own units are as good
     """
-    positive = set(np.flatnonzero((lower > 0) & np.isfinite(upper)).tolist())
+    positive = np.flatnonzero((lower > 0) & np.isfinite(upper))
+    middle = np.ones(len(lower))
+    middle[positive] = np.sqrt(lower[positive]) * np.sqrt(upper[positive])
     try:
-        units = _units(_Slopes(ivp, [()] * len(ivp.states)), positive)
-        middle = np.sqrt(np.where(lower > 0, lower * upper, 1.0))
+        units = _units(_Slopes(ivp, [()] * len(ivp.states)), set(positive.tolist()))
         return _rewritten(ivp, units, middle) if any(units) else Rewritten(ivp, ivp.x)
     except NotRewritten:
         return Rewritten(ivp, ivp.x)
@@ -312,15 +313,15 @@ def _rewritten(ivp: InitialValueProblem, units: list[Powers], q: FloatArray) -> 
     driving = set(slopes.states_in(ca.vertcat(*f)))
     x = ca.vertsplit(slopes.x)
     relations = null_space(slopes.of)
-    gone = []
+    gone: dict[int, list[Fraction]] = {}  # state -> a relation that holds no other one of these
     for i in sorted(set(range(len(f))) - driving, reverse=True):
         own = next((r for r in relations if r[i]), None)
-        if own is None:
-            continue
-        relations = [_without(i, r, own) for r in relations if r is not own]
+        if own is not None:
+            relations = [_without(i, r, own) for r in relations if r is not own]
+            gone = {k: _without(i, r, own) for k, r in gone.items()} | {i: own}
+    for i, own in gone.items():
         shares = {j: _double(-c / own[i]) for j, c in enumerate(own) if c and j != i}
         x[i] = start[i] + sum((c * (x[j] - start[j]) for j, c in shares.items()), ca.SX(0))
-        gone.append(i)
     kept = [i for i in range(len(f)) if i not in gone]
     now = ca.vertcat(*(a * b for a, b in zip(unit, x, strict=True)))
     size = np.asarray(ca.Function("size", [ca.SX(ivp.q)], [ca.vertcat(*unit)])(q)).ravel()

@@ -164,3 +164,15 @@ def test_null_space() -> None:
     (found,) = null_space(rows)
     assert [2 * c for c in found] == [2 * found[0], 2 * found[0], found[0]]
     assert null_space(rows[:2]) == []
+
+
+def test_several_states_that_drive_nothing_are_left_out_together() -> None:
+    def products(x: Any, m: Any) -> Mapping[str, Any]:
+        rate = m.k * x["A"]
+        return {"P": m.y * rate, "Q": m.z * rate, "A": -rate}
+
+    problem = posed(products, {"P": 0.0, "Q": 0.0, "A": 1.0}, "k y z")
+    new = rewritten(problem).ivp
+    assert new.states == ("A",)
+    q = np.array([0.7, 0.3, 1.6])
+    assert measured(new, q) == pytest.approx(measured(initial_value(problem), q), abs=1e-9)
