@@ -29,7 +29,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import Graph, apply_to_sx
 
 MOST_TERMS = 60  # of a sum
-MOST_POWER = 8  # that is multiplied out
+MOST_POWER = 8  # that is expanded
 
 Powers = tuple[tuple[int, int], ...]
 """(which, exponent), sorted, without exponents 0: of unknowns, or of factors."""
@@ -89,8 +89,8 @@ def _without(k: int, row: list[Fraction], pivot: list[Fraction]) -> list[Fractio
     return [a - share * b for a, b in zip(row, pivot, strict=True)]
 
 
-def _times(one: Powers, other: Powers, exponent: int = 1) -> Powers:
-    """one * other**exponent."""
+def times(one: Powers, other: Powers, exponent: int = 1) -> Powers:
+    """one * other**exponent; what cancels is left out."""
     powers = dict(one)
     for which, power in other:
         powers[which] = powers.get(which, 0) + exponent * power
@@ -116,7 +116,7 @@ class _Slopes:
         graph = Graph.of(ivp.f, [ivp.x, ivp.q, ivp.u, ivp.t])
         slopes = graph.evaluate(self._symbol, _constant, self._operation)
         self.of = [
-            {(_times(unknowns, unit, -1), factors): c for (unknowns, factors), c in terms.items()}
+            {(times(unknowns, unit, -1), factors): c for (unknowns, factors), c in terms.items()}
             for terms, unit in zip(slopes, units, strict=True)
         ]
 
@@ -171,7 +171,7 @@ class _Slopes:
         return there
 
     def product(self, one: Terms, other: Terms) -> Terms:
-        """Their product: sums times single terms are multiplied out."""
+        """Their product: sums times single terms are expanded."""
         if len(one) > 1 and len(other) > 1:
             one, other = self.single(one), self.single(other)
         return _product(one, other)
@@ -181,7 +181,7 @@ class _Slopes:
         if not other:
             raise NotRewritten
         (((unknowns, factors), number),) = self.single(other).items()
-        below = _times((), unknowns, -1), _times((), factors, -1)
+        below = times((), unknowns, -1), times((), factors, -1)
         return _product(one, {below: 1 / number})
 
     def single(self, terms: Terms) -> Terms:
@@ -190,14 +190,14 @@ class _Slopes:
             return terms
         each = [dict(unknowns) for unknowns, _ in terms]
         least = {i: min(one.get(i, 0) for one in each) for one in each for i in one}
-        shared = _times((), tuple(sorted(least.items())))
+        shared = times((), tuple(sorted(least.items())))
         sign = 1 if next(iter(terms.values())) > 0 else -1
-        rest = {(_times(p, shared, -1), f): sign * c for (p, f), c in terms.items()}
+        rest = {(times(p, shared, -1), f): sign * c for (p, f), c in terms.items()}
         factor = self._factor(frozenset(rest.items()), lambda: self.expression(rest))
         return _product({(shared, ()): Fraction(sign)}, factor)
 
     def power(self, base: Terms, exponent: Terms) -> Terms:
-        """A power, multiplied out where the exponent is a small whole number."""
+        """A power, expanded where the exponent is a small whole number."""
         number = exponent.get(((), ()), Fraction(0))
         if len(exponent) != 1 or number.denominator != 1 or not 0 < abs(number) <= MOST_POWER:
             return self.function("POW", base, exponent)
@@ -233,12 +233,12 @@ def _sum(one: Terms, other: Terms, factor: int) -> Terms:
 
 
 def _product(one: Terms, other: Terms) -> Terms:
-    found: Terms = {}
+    terms: Terms = {}
     for (p, f), c in one.items():
         for (q, g), d in other.items():
-            key = _times(p, q), _times(f, g)
-            found[key] = found.get(key, Fraction(0)) + c * d
-    return found
+            key = times(p, q), times(f, g)
+            terms[key] = terms.get(key, Fraction(0)) + c * d
+    return terms
 
 
 _RULES: Mapping[str, Callable[..., Terms]] = {
@@ -268,16 +268,16 @@ def _units(slopes: _Slopes, positive: set[int]) -> list[Powers]:
         one, other = leader[i], leader[j]
         if one == other:
             continue
-        step = _times(_times(ratio, units[j]), units[i], -1)  # unit of `one` in that of `other`
+        step = times(times(ratio, units[j]), units[i], -1)  # unit of `one` in that of `other`
         gone, stays = (other, one) if one == n else (one, other)
         for k in range(n):
             if leader[k] == gone:
-                leader[k], units[k] = stays, _times(units[k], step, 1 if gone == one else -1)
+                leader[k], units[k] = stays, times(units[k], step, 1 if gone == one else -1)
     for first in set(leader) - {n}:
         group = [k for k in range(n) if leader[k] == first]
         common = Counter(units[k] for k in group).most_common(1)[0][0]
         for k in group:
-            units[k] = _times(units[k], common, -1)
+            units[k] = times(units[k], common, -1)
     return units
 
 
@@ -293,7 +293,7 @@ def _ratios(slopes: _Slopes, positive: set[int]) -> list[tuple[int, int, Powers]
     shared = Counter[tuple[int, int, Powers]]()
     for one in rates.values():
         for (i, own), (j, others) in combinations(one.items(), 2):
-            ratio = _times(own[0], others[0], -1)
+            ratio = times(own[0], others[0], -1)
             if set(own) & set(others):
                 shared[i, j, ()] += 1
             elif len(own) == len(others) == 1 and all(k in positive for k, _ in ratio):
@@ -306,7 +306,7 @@ def _rewritten(ivp: InitialValueProblem, units: list[Powers], q: FloatArray) -> 
     slopes, old = _Slopes(ivp, units), ca.SX(ivp.start)
     unit = [slopes.expression({(one, ()): Fraction(1)}) for one in units]
     start = [
-        old[i] * slopes.expression({(_times((), one, -1), ()): Fraction(1)})
+        old[i] * slopes.expression({(times((), one, -1), ()): Fraction(1)})
         for i, one in enumerate(units)
     ]
     f = [slopes.expression(terms) for terms in slopes.of]

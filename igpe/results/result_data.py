@@ -102,8 +102,8 @@ class Candidate:
 class Optimum(Suggesting):
     """Another set of values that explains the data within the statistical threshold.
 
-    estimates   one `Parameter` for each free unknown, with intervals around this optimum; profile
-                intervals where linearised ones are not reliable, within the limits of work
+    estimates   one `Parameter` for each free unknown, with intervals around this optimum: profile
+                intervals where the result has some, within the limits of work
     objective   weighted sum of squared residuals at this optimum
     """
 

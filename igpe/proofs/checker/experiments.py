@@ -363,8 +363,8 @@ def _in_other_units(ivp: InitialValueProblem, problem: Problem) -> InitialValueP
     """The problem in the states that the prover uses, if they are confirmed to be the same.
 
     The old states are functions X(x, q) of the new ones. At random points their slope dX/dx f must
-    be the old slope at X, their start the old start, and what is measured must agree. All three are
-    analytic: where they agree at random points, they agree everywhere.
+    be the old slope at X, their start the old start, and what is measured must agree, to rounding.
+    Formulas that differ agree at random points with probability zero.
     """
     box = problem.box
     index = [box.names.index(n) for n in ivp.unknowns]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 
+from igpe.equations.shared_rates import times
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape, Writer
 
@@ -84,7 +85,7 @@ class Rewriter:
         product: Sum = {}
         for m, c in one.items():
             for n, d in two.items():
-                both = _times(m, n)
+                both = times(m, n)
                 product[both] = product.get(both, Fraction(0)) + c * d
         return product
 
@@ -95,7 +96,7 @@ class Rewriter:
         for k, inverse in enumerate(self.inverses):
             own = {m: c for m, c in left.items() if dict(m).get(-1 - k)}
             left = {m: c for m, c in left.items() if m not in own}
-            above = {_times(m, ((-1 - k, -1),)): c for m, c in own.items()}
+            above = {times(m, ((-1 - k, -1),)): c for m, c in own.items()}
             terms += self._over(above, -1 - k, dict(inverse))
         terms += [(c, Counter(dict(m))) for m, c in left.items()]
         return self._factor(terms)
@@ -107,7 +108,7 @@ class Rewriter:
             shares: dict[Monomial, dict[Monomial, Fraction]] = {}
             for m, c in above.items():
                 for t, d in below.items():
-                    rest = _times(m, tuple((atom, -power) for atom, power in t))
+                    rest = times(m, tuple((atom, -power) for atom, power in t))
                     if all(power > 0 for _, power in rest) and _is_double(c / d):
                         shares.setdefault(rest, {})[t] = c / d
             if not shares:
@@ -117,7 +118,7 @@ class Rewriter:
             mean = self.writer.fraction(places, [float(weights.get(t, 0)) for t in below])
             terms.append((Fraction(1), Counter(dict(rest)) + Counter({mean: 1})))
             for t in weights:
-                del above[_times(rest, t)]
+                del above[times(rest, t)]
         one = Counter({inverse: 1})
         return terms + [(c, Counter(dict(m)) + one) for m, c in above.items()]
 
@@ -162,14 +163,6 @@ class Rewriter:
         if atom >= 0:
             return atom
         return self.writer.one_over(self.emitted(dict(self.inverses[-1 - atom])))
-
-
-def _times(one: Monomial, two: Monomial) -> Monomial:
-    """Product of monomials; factors that cancel are left out, others may have negative powers."""
-    powers = dict(one)
-    for atom, power in two:
-        powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted((atom, power) for atom, power in powers.items() if power))
 
 
 def _is_double(c: Fraction) -> bool:
