@@ -50,14 +50,17 @@ from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, itera
 from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
-    searched_for,
-    was_searched_everywhere,
-    with_further_search,
-    with_multiple_shooting,
     with_other_optima,
     with_proof,
     with_refusal,
     with_unasked_proof,
+)
+from igpe.estimation.further_searches import (
+    searched_for,
+    was_searched_everywhere,
+    with_further_search,
+    with_incremental_shooting,
+    with_multiple_shooting,
 )
 from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import Settings
@@ -256,6 +259,8 @@ def _is_refuted(result: Result) -> bool:
 def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
     if stopped():
         return steps
+    with clock.step("more starts", "Incremental shooting, unless several candidates agree"):
+        steps = with_incremental_shooting(steps, settings)
     with clock.step("other optima", "Other optima that explain the data equally well"):
         return with_other_optima(steps, settings)
 

@@ -1,4 +1,4 @@
-"""A fit that the data refute is searched for again."""
+"""A fit that the data refute is searched for again, and so is one on which few searches agree."""
 
 from dataclasses import replace
 
@@ -11,10 +11,12 @@ from scipy.integrate import solve_ivp
 
 import igpe
 import igpe.pipeline
-from igpe.core.estimates import Estimate
+from igpe.core.estimates import Estimate, agreeing
 from igpe.core.status import Status
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.estimation import further_searches
+from igpe.estimation.further_searches import SCATTERED, with_incremental_shooting
 
 pytestmark = pytest.mark.thorough
 
@@ -105,6 +107,52 @@ def test_what_cannot_be_integrated_explains_nothing():
     lost = result.points.assign(fitted=np.nan, residual=np.nan)
     assert np.isnan(replace(result, points=lost).r_squared()["x"])
     assert "R²" not in replace(result, points=lost).verdict["fit"]
+
+
+@pytest.fixture(scope="module")
+def posed():
+    """(steps, settings) as they are when incremental shooting may begin."""
+    seen = []
+    with pytest.MonkeyPatch.context() as patched:
+        name = "with_incremental_shooting"
+        patched.setattr(igpe.pipeline, name, lambda *given: seen.append(given) or given[0])
+        igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)), certify=False)
+    return seen[0]
+
+
+def ended_at(posed, *ends):
+    """The steps with candidates that ended at such optima; the first is the best."""
+    steps, settings = posed
+    residuals = Residuals(steps.problem, settings.integrator)
+    starts = [Estimate(values, np.inf, Status.CONVERGED, "a search") for values in ends]
+    optima = [refine(steps.problem, residuals, start) for start in starts]
+    paths = [steps.paths[0]._replace(corrected=one.estimate) for one in optima]
+    return steps._replace(best=optima[0], paths=paths, others=())
+
+
+RIGHT, POOR, POORER = {"a": 1.5, "w": 7.0}, {"a": 0.3, "w": 1.0}, {"a": 0.3, "w": 15.0}
+
+
+def test_candidates_that_disagree_are_followed_by_incremental_shooting(posed):
+    steps = ended_at(posed, POOR, POORER, POORER)
+    after = with_incremental_shooting(steps, posed[1])
+    assert after.best.estimate.parameters == pytest.approx(RIGHT, rel=0.02)
+    ends = [path.corrected.objective for path in after.paths]
+    assert agreeing(ends) == 3
+    assert len(ends) < len(steps.paths) + SCATTERED
+
+
+def test_candidates_that_agree_are_enough(posed):
+    steps = ended_at(posed, RIGHT, RIGHT, POOR, RIGHT)
+    assert with_incremental_shooting(steps, posed[1]) is steps
+
+
+def test_incremental_shooting_that_is_no_better_adds_candidates_only(posed, monkeypatch):
+    steps = ended_at(posed, RIGHT, POOR)
+    monkeypatch.setattr(further_searches, "SCATTERED", 2)
+    after = with_incremental_shooting(steps, posed[1])
+    assert after.best is steps.best
+    assert 2 < len(after.paths) <= 4
 
 
 def passing_through(times):

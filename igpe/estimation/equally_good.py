@@ -11,32 +11,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import compress, islice, product
+from itertools import islice, product
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from igpe.core.arrays import BoolArray, FloatArray, connected
+from igpe.core.arrays import FloatArray, connected
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
-from igpe.core.estimates import Estimate, Horizon
+from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
-from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import (
     INTERRUPTED,
     Sought,
-    lower_optimum,
     most_apart,
     other_optima,
     rounding,
 )
 from igpe.dynamics.shooting.base import is_large, is_plain
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -152,32 +148,10 @@ MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 MOST = 12  # unknowns of which a proof is worth trying at all
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
-WIDE = 1e2  # ratio of positive bounds
-NOTHING_BETTER = (
-    "The data contradict the fit, so igpe searched again for all unknowns from {} scattered "
-    "starts, and found no better fit. The model may be wrong."
-)
-REFUTED = (
-    "The data contradict the fit, although igpe searched for all unknowns from scattered "
-    "starts. The model may be wrong."
-)
-SEARCHED_ALREADY = f"{REFUTED} igpe did not search for other sets of values that fit equally well."
-NOTHING_AT_ALL = (
-    "igpe searched again for all unknowns from {} scattered starts, without success. Narrow "
-    "the bounds, and simulate the model at plausible parameters: igpe.simulate(problem, "
-    "{{...}})."
-)
 UNCONFIRMED = (
     "Of the {} other sets of values that the search found, {} could not be confirmed by "
     "accurate integrations and are omitted."
 )
-CUT_SHORT = "A further search for a better fit was interrupted."
-CHEAP, COSTLY = 200_000, 2_000_000
-"""Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins.
-
-Where all was searched it begins up to the first, and never restarts.
-"""
-BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
 
@@ -208,19 +182,19 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
         for estimate in (path.corrected, *path.complete.trail)
         if estimate.status.usable and np.isfinite(estimate.objective)
     ]
-    rise, x = _rise(steps, settings), box.vector(best.estimate.parameters)
+    rise, x = rise_of(steps, settings), box.vector(best.estimate.parameters)
     steps = steps._replace(several=alternatives(problem))
     moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
     exact = list(
-        _refined(problem, end.values, settings, BETTER, MOST_WORK, is_estimate=end.is_passed)
+        refined(problem, end.values, settings, BETTER, MOST_WORK, is_estimate=end.is_passed)
     )
     why = end.why or INTERRUPTED * stopped()
     if not why and len(exact) < len(end.values):
         why = UNCONFIRMED.format(len(end.values), len(end.values) - len(exact))
     if problem.has_spectra or not (end.is_passed and exact):  # its residuals are not those of best
         exact.insert(0, best)
-    return _ordered(steps, exact, settings, (why,) if why else (), BETTER)
+    return ordered(steps, exact, settings, (why,) if why else (), BETTER)
 
 
 def _ends_agree(steps: Steps, settings: Settings) -> bool:
@@ -237,7 +211,7 @@ def _ends_agree(steps: Steps, settings: Settings) -> bool:
     return True
 
 
-def _rise(steps: Steps, settings: Settings) -> float:
+def rise_of(steps: Steps, settings: Settings) -> float:
     """How far the objective of another optimum may lie above the best; 0 where that is unknown."""
     problem, best = steps.problem, steps.best
     if best.at is None:
@@ -252,16 +226,16 @@ def _among_candidates(steps: Steps, settings: Settings) -> Steps:
     """The steps with those ends of candidates that are other optima, compared by values."""
     problem, best = steps.problem, steps.best
     residuals = Residuals(problem, settings.integrator)
-    level = best.estimate.objective + _rise(steps, settings) + rounding(problem)
+    level = best.estimate.objective + rise_of(steps, settings) + rounding(problem)
     ends = [p.corrected for p in steps.paths if p.usable and p.corrected.objective <= level]
     kept = first_of_each([best, *(Refined(end, None) for end in ends)], partial(_is_same, problem))
     others = [
         one._replace(at=residuals(problem.box.vector(one.estimate.parameters))) for one in kept[1:]
     ]
-    return steps._replace(others=tuple(sorted(others, key=_objective)))
+    return steps._replace(others=tuple(sorted(others, key=objective_of)))
 
 
-def _refined(
+def refined(
     problem: Problem,
     values: Sequence[FloatArray],
     settings: Settings,
@@ -288,15 +262,15 @@ def _refined(
                 yield exact
 
 
-def _ordered(
+def ordered(
     steps: Steps, exact: Sequence[Refined], settings: Settings, notes: tuple[str, ...], origin: str
 ) -> Steps:
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
-    none, least = rounding(problem), min(exact, key=_objective)
-    is_kept = any(one is best for one in exact) and _is_level(problem, least, best)
+    none, least = rounding(problem), min(exact, key=objective_of)
+    is_kept = any(one is best for one in exact) and is_level(problem, least, best)
     if problem.has_spectra:  # exchanged rate constants: the set with the least negative spectra
-        level_ones = [one for one in exact if _is_level(problem, one, least)]
+        level_ones = [one for one in exact if is_level(problem, one, least)]
         spectra = Residuals(problem, settings.compiled)
         least = min(level_ones, key=lambda one: _negative_part(spectra, one, problem.box))
         is_kept = least is best
@@ -305,9 +279,9 @@ def _ordered(
         algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
         paths = [CandidatePath(algebraic, led, led), *paths]
-    level = _objective(best) + _rise(steps._replace(best=best), settings) + none
-    low = [one for one in exact if _objective(one) <= level]
-    kept = first_of_each([best, *sorted(low, key=_objective)], partial(_is_same, problem))
+    level = objective_of(best) + rise_of(steps._replace(best=best), settings) + none
+    low = [one for one in exact if objective_of(one) <= level]
+    kept = first_of_each([best, *sorted(low, key=objective_of)], partial(_is_same, problem))
     best = best._replace(notes=(*best.notes, *notes))
     return steps._replace(paths=paths, best=best, others=tuple(kept[1:]))
 
@@ -322,7 +296,7 @@ def _negative_part(residuals: Residuals, one: Refined, box: Box) -> float:
     return below / max(sum(float((s**2).sum()) for s in each), 1e-300)
 
 
-def _objective(one: Refined) -> float:
+def objective_of(one: Refined) -> float:
     return one.estimate.objective
 
 
@@ -331,142 +305,20 @@ def _is_same(problem: Problem, one: Refined, other: Refined) -> bool:
     return has_same_values(a, b, problem.box)
 
 
-def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
-    """The steps after a search for all unknowns at once, for a fit that the data refute.
-
-    Or at which the model could not be integrated.
-
-    From scattered starts and from those redrawn; in logarithms where bounds are two decades
-    apart. What is no better leaves the steps as they are, with a note that says so. Where step 4
-    was this very search, it is not repeated.
-    """
-    return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)
-
-
-def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
-    problem, box = steps.problem, steps.problem.box
-    if not _can_search(steps):
-        return steps, ""
-    if steps.best.at is not None and was_searched_everywhere(steps, settings):
-        return _followed_along_valleys(steps, settings), SEARCHED_ALREADY
-    if (
-        steps.best.at is not None
-        and problem.has_spectra
-        and searches_everywhere(steps.problem, settings.complement)
-    ):
-        return steps, REFUTED
-    search, found = replace(BRIEFLY, seed=settings.seed), None
-    with suppress(IgpeError):
-        wide = compress(box.names, _wide(box))
-        found = search.estimate(problem.compressed().in_logarithms(wide), {})
-    return (steps, "") if found is None else _compared(steps, found, settings)
-
-
-def _followed_along_valleys(steps: Steps, settings: Settings) -> Steps:
-    """The steps led by a better optimum along a valley, if there is one."""
-    problem, best, box = steps.problem, steps.best, steps.problem.box
-    x = box.vector(best.estimate.parameters)
-    lower = lower_optimum(problem, x, _rise(steps, settings))
-    values = [] if lower is None else [lower]
-    exact = list(_refined(problem, values, settings, BY_FURTHER, is_estimate=True))
-    return _led_if_better(steps, exact, settings)
-
-
-def _led_if_better(steps: Steps, exact: Sequence[Refined], settings: Settings) -> Steps:
+def led_if_better(steps: Steps, exact: Sequence[Refined], settings: Settings, origin: str) -> Steps:
     """The steps led by the best of some optima, if it is better than the estimate."""
     problem, best = steps.problem, steps.best
-    if any(_objective(e) < _objective(best) and not _is_level(problem, e, best) for e in exact):
-        return _ordered(steps, [best, *exact, *steps.others], settings, (), BY_FURTHER)
+    if any(objective_of(e) < objective_of(best) and not is_level(problem, e, best) for e in exact):
+        return ordered(steps, [best, *exact, *steps.others], settings, (), origin)
     return steps
 
 
-def _can_search(steps: Steps) -> bool:
-    is_interrupted = steps.best.estimate.status is Status.INTERRUPTED
-    return is_plain(steps.problem) and bool(steps.problem.box.bounded) and not is_interrupted
-
-
-def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
-    """The steps after multiple shooting, for a fit that the data refute; no note.
-
-    Its intervals begin near the measurements, so it reaches optima that trajectories from the start
-    values do not: of chaotic systems, and of long oscillations.
-    """
-    return if_in_time(lambda: _followed(steps, settings)) or steps, ""
-
-
-def _followed(steps: Steps, settings: Settings) -> Steps:
-    problem, box = steps.problem, steps.problem.box
-    if steps.best.at is None or is_large(problem) or not _can_search(steps):
-        return steps
-    residuals = Residuals(problem, settings.compiled)
-    here = box.vector(steps.best.estimate.parameters)
-    residuals(here)
-    was_searched = was_searched_everywhere(steps, settings)
-    if residuals.work > (CHEAP if was_searched else COSTLY):
-        return steps
-    is_brief = was_searched or residuals.work >= CHEAP
-    method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
-    for start in (here,) if was_searched else (box.middle, here):
-        with suppress(IgpeError):
-            met = method.estimate(problem, box.mapping(start))
-            if met.status.usable:
-                better, _ = _compared(steps, met, settings)
-                if better is not steps:
-                    return better
-    return steps
-
-
-def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
-    """The steps with what a further search met, if it is better."""
-    problem, best, box = steps.problem, steps.best, steps.problem.box
-    # A horizon is a stage on the way, not an optimum of the problem.
-    optima = [estimate, *(e for e in estimate.trail if not isinstance(e, Horizon))]
-    ends = [e.parameters for e in optima]
-    exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
-    if best.at is None:
-        if not exact:
-            return steps, NOTHING_AT_ALL.format(BRIEFLY.starts)
-        return _ordered(steps, exact, settings, (), BY_FURTHER), ""
-    better = _led_if_better(steps, exact, settings)
-    if better is not steps:
-        return better, ""
-    return steps, NOTHING_BETTER.format(BRIEFLY.starts)
-
-
-def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
-    """Whether step 4 was the further search itself: of all unknowns, wide ones in logarithms.
-
-    Not of spectra: other optima are the rule there, and an evaluation of their search is cheap.
-    """
-    box = steps.problem.box
-    is_linear = (_wide(box) & ~box.in_logarithms).any()
-    if (
-        steps.problem.has_spectra
-        or is_linear
-        or any(path.algebraic.parameters for path in steps.paths)
-    ):
-        return False
-    return searches_everywhere(steps.problem, settings.complement)
-
-
-def searched_for(problem: Problem) -> Problem:
-    """Return what step 4 searches: of spectra singular vectors, and wide bounds in logarithms."""
-    if not problem.has_spectra:
-        return problem
-    return problem.compressed().in_logarithms(compress(problem.box.names, _wide(problem.box)))
-
-
-def _wide(box: Box) -> BoolArray:
-    """(n,) which unknowns have positive bounds decades apart."""
-    return (box.lower > 0) & (box.upper >= WIDE * box.lower)
-
-
-def _is_level(problem: Problem, one: Refined, other: Refined) -> bool:
+def is_level(problem: Problem, one: Refined, other: Refined) -> bool:
     """Whether two optima have one objective.
 
     That of spectra is a sum of so many squares that what is refuted may differ by a small share.
     """
-    a, b, none = _objective(one), _objective(other), rounding(problem)
+    a, b, none = objective_of(one), objective_of(other), rounding(problem)
     if problem.has_spectra and np.isfinite([a, b]).all():
         return abs(a - b) <= LEVEL * max(abs(a), abs(b)) + none
     return is_same_objective(a, b, none, most_apart(problem))
@@ -549,6 +401,6 @@ def led_by(
     is_passed  whether the estimate is no optimum, but on the way to this one
     """
     x = steps.problem.box.vector(values)
-    better = list(_refined(steps.problem, [x], settings, origin))
+    better = list(refined(steps.problem, [x], settings, origin))
     exact = [*better, *steps.others] if is_passed else [steps.best, *better, *steps.others]
-    return _ordered(steps, exact, settings, (), origin) if better else steps
+    return ordered(steps, exact, settings, (), origin) if better else steps

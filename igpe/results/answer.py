@@ -425,7 +425,8 @@ def _how_many_agree(same: int, many: int, searches: str) -> str:
     """How many of the searches led to the estimate: a single one agrees with no other."""
     if same == 1:
         return f"only 1 of {many} {searches} reached it; "
-    return f"{same} of {many} {searches} agree; "
+    only = "only " if 2 * same < many else ""
+    return f"{only}{same} of {many} {searches} agree; "
 
 
 def _unproved(result: ResultData, prove: str) -> str:

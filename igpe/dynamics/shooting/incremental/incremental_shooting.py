@@ -196,6 +196,12 @@ class PreparedIncremental:
         final = self.horizons[-1]
         return [_Stage(residuals.until(r.ends), r, r is final) for r in self.horizons]
 
+    @property
+    def work(self) -> float:
+        """Work of all integrations so far (`Residuals.work`)."""
+        rough = [stage for stage in self.rough_stages if stage not in self.stages]
+        return sum(stage.residuals.work for stage in (*self.stages, *rough))
+
     @cached_property
     def samplings(self) -> tuple[SamplingDensity, ...]:
         """Of each experiment, to judge how densely it was measured."""

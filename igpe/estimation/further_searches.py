@@ -1,0 +1,224 @@
+"""Further searches, where the fit is not good enough, or where few searches agree on it.
+
+Each goes on from other starts than steps 3 to 5: from scattered ones with all unknowns at once, by
+multiple shooting, by incremental shooting. What is no better than the estimate leaves it as it is.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from itertools import compress
+
+from igpe.core.arrays import BoolArray
+from igpe.core.box import Box
+from igpe.core.deadline import if_in_time
+from igpe.core.errors import IgpeError
+from igpe.core.estimates import Estimate, Horizon, agreeing
+from igpe.core.status import Status
+from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
+from igpe.dynamics.search.other_optima import lower_optimum, rounding
+from igpe.dynamics.shooting.base import is_large, is_plain
+from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
+from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.single_shooting import ONCE
+from igpe.estimation.equally_good import (
+    led_if_better,
+    ordered,
+    refined,
+    rise_of,
+)
+from igpe.estimation.settings import Settings
+from igpe.estimation.steps import CandidatePath, Steps
+from igpe.problem.problem import Problem
+
+WIDE = 1e2  # ratio of positive bounds
+NOTHING_BETTER = (
+    "The data contradict the fit, so igpe searched again for all unknowns from {} scattered "
+    "starts, and found no better fit. The model may be wrong."
+)
+REFUTED = (
+    "The data contradict the fit, although igpe searched for all unknowns from scattered "
+    "starts. The model may be wrong."
+)
+SEARCHED_ALREADY = f"{REFUTED} igpe did not search for other sets of values that fit equally well."
+NOTHING_AT_ALL = (
+    "igpe searched again for all unknowns from {} scattered starts, without success. Narrow "
+    "the bounds, and simulate the model at plausible parameters: igpe.simulate(problem, "
+    "{{...}})."
+)
+CUT_SHORT = "A further search for a better fit was interrupted."
+BY_FURTHER = "a further search"
+BY_HORIZONS = "incremental shooting"
+AGREEING, SCATTERED = 3, 16
+"""Candidates of one objective that are enough, and the most starts of incremental shooting."""
+HORIZONS = 200_000_000  # of its work: some 5 s of a processor
+CHEAP, COSTLY = 200_000, 2_000_000
+"""Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins.
+
+Where all was searched it begins up to the first, and never restarts.
+"""
+
+
+def with_incremental_shooting(steps: Steps, settings: Settings) -> Steps:
+    """The steps after incremental shooting from scattered starts, where few candidates agree.
+
+    Its ends are further candidates. It meets low frequencies where most searches end at their
+    aliases, which fit the measurements almost as well: early horizons exclude these.
+    """
+    return if_in_time(lambda: _by_horizons(steps, settings)) or steps
+
+
+def _by_horizons(steps: Steps, settings: Settings) -> Steps:
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    known, ends = _objectives(steps), list[Estimate]()
+    if best.at is None or is_large(problem) or not _can_search(steps):
+        return steps
+    if (
+        agreeing(known) >= AGREEING
+        or known[0] <= rounding(problem)
+        or was_searched_everywhere(steps, settings)
+    ):
+        return steps
+    with suppress(IgpeError):
+        search = IncrementalShooting(restarts=ONCE).prepare(problem)
+        for start in box.sobol(SCATTERED, settings.seed):
+            ends.append(search.estimate(box.mapping(start)))
+            reached = (e.objective for e in ends if e.status.usable)
+            if agreeing([*known, *reached]) >= AGREEING or search.work > HORIZONS:
+                break
+    ends = sorted((e for e in ends if e.status.usable), key=lambda e: e.objective)
+    values = [box.vector(end.parameters) for end in ends[:1]]
+    exact = list(refined(problem, values, settings, BY_HORIZONS))
+    led = led_if_better(steps, exact, settings, BY_HORIZONS)
+    algebraic = replace(steps.paths[0].algebraic, parameters={}, answers=(), origin=BY_HORIZONS)
+    others = [CandidatePath(algebraic, e, e) for e in ends[led is not steps :]]
+    return led._replace(paths=[*led.paths, *others])
+
+
+def _objectives(steps: Steps) -> list[float]:
+    """Where the candidates ended; of a single one, where the starts of step 4 did."""
+    ends = [path.corrected.objective for path in steps.paths[1:] if path.usable]
+    starts = () if ends else steps.paths[0].complete.reached
+    return [steps.best.estimate.objective, *ends, *sorted(starts)[1:]]
+
+
+def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    """The steps after a search for all unknowns at once, for a fit that the data refute.
+
+    Or at which the model could not be integrated.
+
+    From scattered starts and from those redrawn; in logarithms where bounds are two decades
+    apart. What is no better leaves the steps as they are, with a note that says so. Where step 4
+    was this very search, it is not repeated.
+    """
+    return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)
+
+
+def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    problem, box = steps.problem, steps.problem.box
+    if not _can_search(steps):
+        return steps, ""
+    if steps.best.at is not None and was_searched_everywhere(steps, settings):
+        return _followed_along_valleys(steps, settings), SEARCHED_ALREADY
+    if (
+        steps.best.at is not None
+        and problem.has_spectra
+        and searches_everywhere(steps.problem, settings.complement)
+    ):
+        return steps, REFUTED
+    search, found = replace(BRIEFLY, seed=settings.seed), None
+    with suppress(IgpeError):
+        wide = compress(box.names, is_wide(box))
+        found = search.estimate(problem.compressed().in_logarithms(wide), {})
+    return (steps, "") if found is None else _compared(steps, found, settings)
+
+
+def _followed_along_valleys(steps: Steps, settings: Settings) -> Steps:
+    """The steps led by a better optimum along a valley, if there is one."""
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    x = box.vector(best.estimate.parameters)
+    lower = lower_optimum(problem, x, rise_of(steps, settings))
+    values = [] if lower is None else [lower]
+    exact = list(refined(problem, values, settings, BY_FURTHER, is_estimate=True))
+    return led_if_better(steps, exact, settings, BY_FURTHER)
+
+
+def _can_search(steps: Steps) -> bool:
+    is_interrupted = steps.best.estimate.status is Status.INTERRUPTED
+    return is_plain(steps.problem) and bool(steps.problem.box.bounded) and not is_interrupted
+
+
+def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    """The steps after multiple shooting, for a fit that the data refute; no note.
+
+    Its intervals begin near the measurements, so it reaches optima that trajectories from the start
+    values do not: of chaotic systems, and of long oscillations.
+    """
+    return if_in_time(lambda: _followed(steps, settings)) or steps, ""
+
+
+def _followed(steps: Steps, settings: Settings) -> Steps:
+    problem, box = steps.problem, steps.problem.box
+    if steps.best.at is None or is_large(problem) or not _can_search(steps):
+        return steps
+    residuals = Residuals(problem, settings.compiled)
+    here = box.vector(steps.best.estimate.parameters)
+    residuals(here)
+    was_searched = was_searched_everywhere(steps, settings)
+    if residuals.work > (CHEAP if was_searched else COSTLY):
+        return steps
+    is_brief = was_searched or residuals.work >= CHEAP
+    method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
+    for start in (here,) if was_searched else (box.middle, here):
+        with suppress(IgpeError):
+            met = method.estimate(problem, box.mapping(start))
+            if met.status.usable:
+                better, _ = _compared(steps, met, settings)
+                if better is not steps:
+                    return better
+    return steps
+
+
+def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
+    """The steps with what a further search met, if it is better."""
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    # A horizon is a stage on the way, not an optimum of the problem.
+    optima = [estimate, *(e for e in estimate.trail if not isinstance(e, Horizon))]
+    ends = [e.parameters for e in optima]
+    exact = list(refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
+    if best.at is None:
+        if not exact:
+            return steps, NOTHING_AT_ALL.format(BRIEFLY.starts)
+        return ordered(steps, exact, settings, (), BY_FURTHER), ""
+    better = led_if_better(steps, exact, settings, BY_FURTHER)
+    if better is not steps:
+        return better, ""
+    return steps, NOTHING_BETTER.format(BRIEFLY.starts)
+
+
+def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
+    """Whether step 4 was the further search itself: of all unknowns, wide ones in logarithms.
+
+    Not of spectra: other optima are the rule there, and an evaluation of their search is cheap.
+    """
+    box = steps.problem.box
+    is_linear = (is_wide(box) & ~box.in_logarithms).any()
+    if (
+        steps.problem.has_spectra
+        or is_linear
+        or any(path.algebraic.parameters for path in steps.paths)
+    ):
+        return False
+    return searches_everywhere(steps.problem, settings.complement)
+
+
+def searched_for(problem: Problem) -> Problem:
+    """Return what step 4 searches: of spectra singular vectors, and wide bounds in logarithms."""
+    if not problem.has_spectra:
+        return problem
+    return problem.compressed().in_logarithms(compress(problem.box.names, is_wide(problem.box)))
+
+
+def is_wide(box: Box) -> BoolArray:
+    """(n,) which unknowns have positive bounds decades apart."""
+    return (box.lower > 0) & (box.upper >= WIDE * box.lower)
