@@ -15,7 +15,7 @@ from igpe.core.arrays import FloatArray
 from igpe.dynamics.search.complement import complement
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.estimation.equally_good import searched_for
+from igpe.estimation.further_searches import searched_for
 
 pytestmark = pytest.mark.thorough
 

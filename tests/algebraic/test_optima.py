@@ -169,6 +169,7 @@ def test_what_the_settings_have_no_room_for_is_said():
     assert {c.origin for c in few.candidates} == {
         "slopes of smoothed data",
         "integrated slopes of smoothed data",
+        "incremental shooting",
     }
     assert any("2 other local optima from step 3 came close" in n for n in few.notes)
 

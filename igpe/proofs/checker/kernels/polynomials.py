@@ -83,11 +83,16 @@ class Leaves(NamedTuple):
 
 
 @kernel
-def product(n: int, k: int, a: FloatArray, b: FloatArray, out: FloatArray) -> None:
-    """What is kept of the coefficient of tau^k of a product, for n parameters, into out (size,)."""
+def product(
+    n: int, k: int, a: FloatArray, b: FloatArray, powers: tuple[int, int], out: FloatArray
+) -> None:
+    """What is kept of the coefficient of tau^k of a product, for n parameters, into out (size,).
+
+    powers  of tau that the factors have: further coefficients of theirs are 0
+    """
     full = len(out)
     out[:] = 0.0
-    for i in range(k + 1):
+    for i in range(max(0, k - powers[1] + 1), min(k + 1, powers[0])):
         f, g = a[i], b[k - i]
         f0, g0 = f[0], g[0]
         out[0] += f0 * g0
@@ -95,6 +100,9 @@ def product(n: int, k: int, a: FloatArray, b: FloatArray, out: FloatArray) -> No
             out[s] += f0 * g[s] + f[s] * g0
         s = 1 + n
         for j in range(1, n + 1):
+            if f[j] == 0 and g[j] == 0:  # as of parameters and of numbers: most are
+                s += n - j + 1
+                continue
             out[s] += f[j] * g[j]
             s += 1
             for i2 in range(j + 1, n + 1):
@@ -172,7 +180,7 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
         if k >= tape.length[i]:
             own[:] = 0.0
         elif op == MUL:
-            product(n, k, c[a], c[b], own)
+            product(n, k, c[a], c[b], (tape.length[a], tape.length[b]), own)
         elif op == ADD:
             own[:] = c[a, k] + c[b, k]
         elif op == SUB:
@@ -180,7 +188,7 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
         elif op == NEG:
             own[:] = -c[a, k]
         elif op == SQUARE:
-            product(n, k, c[a], c[a], own)
+            product(n, k, c[a], c[a], (tape.length[a], tape.length[a]), own)
         elif op == STATE:
             own[:] = given.x[a, k]
         elif op == POWER:
@@ -233,7 +241,7 @@ def compose(n: int, kind: int, c: FloatArray, order: int, out: FloatArray) -> No
     result[0, 0] = middle(known[terms, 0], known[terms, 1])
     for j in range(terms - 1, -1, -1):
         for k in range(len(c)):
-            product(n, k, result, rest, other[k])
+            product(n, k, result, rest, (len(c), len(c)), other[k])
         other[0, 0] += middle(known[j, 0], known[j, 1])
         result, other = other, result
     out[:] = result[-1]
@@ -260,7 +268,7 @@ def compose_error(
         measure(n, result, result_norms)
         lost = product_error(result_norms, lost, rest_norms, e, len(c))
         for k in range(len(c)):
-            product(n, k, result, rest, other[k])
+            product(n, k, result, rest, (len(c), len(c)), other[k])
         other[0, 0] += middle(known[j, 0], known[j, 1])
         lost = up(lost + radius(known[j, 0], known[j, 1]) + UNIT * abs(other[0, 0]))
         result, other = other, result
