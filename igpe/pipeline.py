@@ -56,6 +56,7 @@ from igpe.estimation.equally_good import (
     with_unasked_proof,
 )
 from igpe.estimation.further_searches import (
+    few_agree,
     searched_for,
     was_searched_everywhere,
     with_further_search,
@@ -259,8 +260,9 @@ def _is_refuted(result: Result) -> bool:
 def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
     if stopped():
         return steps
-    with clock.step("more starts", "Incremental shooting, unless several candidates agree"):
-        steps = with_incremental_shooting(steps, settings)
+    if few_agree(steps, settings):
+        with clock.step("more starts", "Incremental shooting, because few candidates agree"):
+            steps = with_incremental_shooting(steps, settings)
     with clock.step("other optima", "Other optima that explain the data equally well"):
         return with_other_optima(steps, settings)
 

@@ -16,7 +16,7 @@ from igpe.core.status import Status
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.estimation import further_searches
-from igpe.estimation.further_searches import SCATTERED, with_incremental_shooting
+from igpe.estimation.further_searches import SCATTERED, few_agree, with_incremental_shooting
 
 pytestmark = pytest.mark.thorough
 
@@ -114,8 +114,7 @@ def posed():
     """(steps, settings) as they are when incremental shooting may begin."""
     seen = []
     with pytest.MonkeyPatch.context() as patched:
-        name = "with_incremental_shooting"
-        patched.setattr(igpe.pipeline, name, lambda *given: seen.append(given) or given[0])
+        patched.setattr(igpe.pipeline, "few_agree", lambda *given: seen.append(given))
         igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)), certify=False)
     return seen[0]
 
@@ -135,6 +134,7 @@ RIGHT, POOR, POORER = {"a": 1.5, "w": 7.0}, {"a": 0.3, "w": 1.0}, {"a": 0.3, "w"
 
 def test_candidates_that_disagree_are_followed_by_incremental_shooting(posed):
     steps = ended_at(posed, POOR, POORER, POORER)
+    assert few_agree(steps, posed[1])
     after = with_incremental_shooting(steps, posed[1])
     assert after.best.estimate.parameters == pytest.approx(RIGHT, rel=0.02)
     ends = [path.corrected.objective for path in after.paths]
@@ -143,8 +143,18 @@ def test_candidates_that_disagree_are_followed_by_incremental_shooting(posed):
 
 
 def test_candidates_that_agree_are_enough(posed):
-    steps = ended_at(posed, RIGHT, RIGHT, POOR, RIGHT)
-    assert with_incremental_shooting(steps, posed[1]) is steps
+    assert not few_agree(ended_at(posed, RIGHT, RIGHT, POOR, RIGHT), posed[1])
+    assert few_agree(ended_at(posed, RIGHT, RIGHT, POOR), posed[1])
+
+
+def test_of_one_candidate_the_starts_of_step_4_count(posed):
+    steps = ended_at(posed, RIGHT)
+    end = steps.best.estimate.objective
+    for others, is_few in [((), True), ((end, 1e3, 1e4), True), ((1e3, end, end), False)]:
+        complete = replace(steps.paths[0].complete, reached=(*others, end))
+        (path,) = steps.paths
+        alone = steps._replace(paths=[path._replace(complete=complete)])
+        assert few_agree(alone, posed[1]) == is_few
 
 
 def test_incremental_shooting_that_is_no_better_adds_candidates_only(posed, monkeypatch):

@@ -59,26 +59,30 @@ Where all was searched it begins up to the first, and never restarts.
 """
 
 
-def with_incremental_shooting(steps: Steps, settings: Settings) -> Steps:
-    """The steps after incremental shooting from scattered starts, where few candidates agree.
+def few_agree(steps: Steps, settings: Settings) -> bool:
+    """Return True if fewer than three candidates agree, and incremental shooting may change that.
 
-    Its ends are further candidates. It meets low frequencies where most searches end at their
-    aliases, which fit the measurements almost as well: early horizons exclude these.
+    Not where the fit is exact, the model is large, or step 4 searched everywhere.
+    """
+    if steps.best.at is None or is_large(steps.problem) or not _can_search(steps):
+        return False
+    known = _objectives(steps)
+    is_exact = known[0] <= rounding(steps.problem)
+    return not (is_exact or agreeing(known) >= AGREEING or was_searched_everywhere(steps, settings))
+
+
+def with_incremental_shooting(steps: Steps, settings: Settings) -> Steps:
+    """The steps after incremental shooting from scattered starts, whose ends are more candidates.
+
+    It meets low frequencies where most searches end at their aliases, which fit the measurements
+    almost as well: early horizons exclude these.
     """
     return if_in_time(lambda: _by_horizons(steps, settings)) or steps
 
 
 def _by_horizons(steps: Steps, settings: Settings) -> Steps:
-    problem, best, box = steps.problem, steps.best, steps.problem.box
+    problem, box = steps.problem, steps.problem.box
     known, ends = _objectives(steps), list[Estimate]()
-    if best.at is None or is_large(problem) or not _can_search(steps):
-        return steps
-    if (
-        agreeing(known) >= AGREEING
-        or known[0] <= rounding(problem)
-        or was_searched_everywhere(steps, settings)
-    ):
-        return steps
     with suppress(IgpeError):
         search = IncrementalShooting(restarts=ONCE).prepare(problem)
         for start in box.sobol(SCATTERED, settings.seed):
