@@ -14,12 +14,13 @@ from igpe.core.deadline import if_in_time
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate, Horizon, agreeing
 from igpe.core.status import Status
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import lower_optimum, rounding
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.equally_good import (
     led_if_better,
@@ -51,7 +52,7 @@ BY_FURTHER = "a further search"
 BY_HORIZONS = "incremental shooting"
 AGREEING, SCATTERED = 3, 16
 """Candidates of one objective that are enough, and the most starts of incremental shooting."""
-HORIZONS = 200_000_000  # of its work: some 5 s of a processor
+HORIZONS = 100_000_000  # of its work: some 4 s of a processor
 CHEAP, COSTLY = 200_000, 2_000_000
 """Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins.
 
@@ -83,13 +84,16 @@ def with_incremental_shooting(steps: Steps, settings: Settings) -> Steps:
 def _by_horizons(steps: Steps, settings: Settings) -> Steps:
     problem, box = steps.problem, steps.problem.box
     known, ends = _objectives(steps), list[Estimate]()
-    with suppress(IgpeError):
+    with suppress(IgpeError, ExhaustedError):
         search = IncrementalShooting(restarts=ONCE).prepare(problem)
-        for start in box.sobol(SCATTERED, settings.seed):
-            ends.append(search.estimate(box.mapping(start)))
-            reached = (e.objective for e in ends if e.status.usable)
-            if agreeing([*known, *reached]) >= AGREEING or search.work > HORIZONS:
-                break
+        search.residuals.limit_steps(box.vector(steps.best.estimate.parameters))
+        search.most_work = HORIZONS
+        with allowance(search.residuals.most_steps):
+            for start in box.sobol(SCATTERED, settings.seed):
+                ends.append(search.estimate(box.mapping(start)))
+                reached = (e.objective for e in ends if e.status.usable)
+                if agreeing([*known, *reached]) >= AGREEING:
+                    break
     ends = sorted((e for e in ends if e.status.usable), key=lambda e: e.objective)
     values = [box.vector(end.parameters) for end in ends[:1]]
     exact = list(refined(problem, values, settings, BY_HORIZONS))

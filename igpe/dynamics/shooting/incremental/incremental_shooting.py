@@ -55,7 +55,7 @@ from igpe.dynamics.shooting.incremental.horizons import (
     reaches,
     require_increasing,
 )
-from igpe.dynamics.shooting.residuals import Residuals, untouched
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.base import Fit, Linearised, Search, stacked
@@ -159,24 +159,33 @@ class _Counted:
     calls   integrations so far
     """
 
-    def __init__(self, residuals: Residuals, spread: float, box: Box) -> None:
-        self.residuals, self.spread, self.box, self.calls = residuals, spread, box, 0
+    def __init__(self, residuals: Residuals, search: "PreparedIncremental") -> None:
+        self.residuals, self.search, self.calls = residuals, search, 0
         self.start: FloatArray | None = None
 
     def __call__(self, x: FloatArray) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down."""
+        if self.search.work > self.search.most_work:
+            raise ExhaustedError
         self.calls += 1
         at = self.residuals(x)
         if at is None:
             return None
-        at = Linearised(at.residual / self.spread, at.jacobian / self.spread)
+        spread = self.search.spread
+        at = Linearised(at.residual / spread, at.jacobian / spread)
         if self.start is None:
             return at
-        return stacked([at, prior(x, self.start, self.box)])
+        return stacked([at, prior(x, self.start, self.search.box)])
 
 
 class PreparedIncremental:
-    """A problem compiled for incremental shooting; rough: the integrator of early horizons."""
+    """A problem compiled for incremental shooting.
+
+    rough      the integrator of early horizons
+    most_work  of all integrations (`Residuals.work`), after which `ExhaustedError` is raised
+    """
+
+    most_work = np.inf
 
     def __init__(self, method: IncrementalShooting, problem: Problem, rough: Integrator) -> None:
         self.method, self.problem, self.box = method, problem, problem.box
@@ -275,7 +284,7 @@ class PreparedIncremental:
         """
         robust, search = self.method.robust, self.method.early
         search = self.method.search if stage.last else search
-        residual = _Counted(stage.residuals, self.spread, self.box)
+        residual = _Counted(stage.residuals, self)
         few = robust and not stage.last and len(stage.residuals) <= len(x)
         others = places(x, past) if robust else iter(())
         begin: FloatArray | None = x
