@@ -165,6 +165,13 @@ def test_incremental_shooting_that_is_no_better_adds_candidates_only(posed, monk
     assert 2 < len(after.paths) <= 4
 
 
+def test_incremental_shooting_of_much_work_ends(posed, monkeypatch):
+    steps = ended_at(posed, POOR, POORER, POORER)
+    monkeypatch.setattr(further_searches, "HORIZONS", 1)
+    after = with_incremental_shooting(steps, posed[1])
+    assert (after.best, after.paths) == (steps.best, steps.paths)
+
+
 def passing_through(times):
     """a -> b -> : with b alone measured algebra reaches nothing."""
     m = pyo.ConcreteModel()
