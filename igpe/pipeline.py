@@ -61,6 +61,7 @@ from igpe.estimation.further_searches import (
     was_searched_everywhere,
     with_further_search,
     with_incremental_shooting,
+    with_more_incremental_shooting,
     with_multiple_shooting,
 )
 from igpe.estimation.profiled import with_profiles
@@ -239,7 +240,8 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
     if not is_refuted:
         steps = _with_other_optima(steps, settings, clock)
         result = summarised()
-    for search in (with_multiple_shooting, with_further_search):
+    rungs = with_more_incremental_shooting, with_multiple_shooting, with_further_search
+    for search in rungs:
         if not (_is_refuted(result) or steps.best.at is None) or stopped():
             break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):

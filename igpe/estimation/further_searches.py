@@ -78,21 +78,33 @@ def with_incremental_shooting(steps: Steps, settings: Settings) -> Steps:
     It meets low frequencies where most searches end at their aliases, which fit the measurements
     almost as well: early horizons exclude these.
     """
-    return if_in_time(lambda: _by_horizons(steps, settings)) or steps
+    return if_in_time(lambda: _by_horizons(steps, settings, AGREEING, settings.seed)) or steps
 
 
-def _by_horizons(steps: Steps, settings: Settings) -> Steps:
-    problem, box = steps.problem, steps.problem.box
-    known, ends = _objectives(steps), list[Estimate]()
+def with_more_incremental_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    """The steps after incremental shooting from other starts, for a fit that the data refute.
+
+    Starts that agree are no reason to end it; no note.
+    """
+    if steps.best.at is None or is_large(steps.problem) or not _can_search(steps):
+        return steps, ""
+    seed = settings.seed + 1
+    return if_in_time(lambda: _by_horizons(steps, settings, SCATTERED, seed)) or steps, ""
+
+
+def _by_horizons(steps: Steps, settings: Settings, enough: int, seed: int) -> Steps:
+    """Until so many ends agree with the estimate, or with the first of a lower objective."""
+    problem, box, ends = steps.problem, steps.problem.box, list[Estimate]()
+    least = steps.best.estimate.objective
     with suppress(IgpeError, ExhaustedError):
         search = IncrementalShooting(restarts=ONCE).prepare(problem)
         search.residuals.limit_steps(box.vector(steps.best.estimate.parameters))
         search.most_work = HORIZONS
         with allowance(search.residuals.most_steps):
-            for start in box.sobol(SCATTERED, settings.seed):
+            for start in box.sobol(SCATTERED, seed):
                 ends.append(search.estimate(box.mapping(start)))
-                reached = (e.objective for e in ends if e.status.usable)
-                if agreeing([*known, *reached]) >= AGREEING:
+                reached = [e.objective for e in ends if e.status.usable]
+                if agreeing([least, *reached]) > enough:
                     break
     ends = sorted((e for e in ends if e.status.usable), key=lambda e: e.objective)
     values = [box.vector(end.parameters) for end in ends[:1]]

@@ -28,11 +28,10 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import assumed_sizes
-from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import Steps
-from igpe.estimation.tables import curves, points
+from igpe.estimation.tables import curves, fitted
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
@@ -207,9 +206,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     errors = errors_at(problem, x, at, confidence, active=free.rows)
     spectral = _spectral(steps, settings, x, errors)
     errors = errors if spectral is None else spectral.errors
-    grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
-    simulated = simulate(problem, settings.integrator, values, grids)
-    runs = [(k, run) for k, (_, run) in enumerate(simulated)]
+    runs, measured, unconfirmed = fitted(steps, settings, values)
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
     if at is None:  # nothing is known of errors, nor of bounds
@@ -250,7 +247,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         ),
         structure=str(steps.structure),
         maps=steps.structure.maps,
-        points=pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True),
+        points=measured,
         curves=pd.concat(
             (curves(steps, k, run, errors, settings.integrator) for k, run in runs),
             ignore_index=True,
@@ -266,7 +263,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         criterion=_criterion(problem),
         correlations=problem.correlations,
         time_unit=problem.unit("time"),
-        actions=_actions(steps),
+        actions=(*_actions(steps), *[unconfirmed] * bool(unconfirmed)),
         combined=rank.combined,
     )
     if spectral is not None and at is not None:

@@ -1,5 +1,8 @@
 """Tables of a result: measured values beside fitted ones, and curves with their bands."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 from scipy import special
@@ -7,21 +10,76 @@ from scipy import special
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time
 from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
+from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.equations.compiled import compiled
+from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
 from igpe.numerics.statistics.covariance import Uncertainty, root
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
+from igpe.results.residual_table import standardised
+
+CONFIRMED = 0.01  # of the sum of squares, by which another integration may differ
+NOT_CONFIRMED = (
+    "Another integration with the same values has a different sum of squares: the model amplifies "
+    "small errors (it may be chaotic or unstable). Plotted curves depend on the integrator."
+)
 
 
-def points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
-    """Measured and fitted values of experiment k; see `Result.points`."""
+class Fitted(NamedTuple):
+    """The fit in tables.
+
+    runs    number of each experiment, and its trajectory at the estimate
+    points  see `Result.points`
+    note    a sentence where the trajectories do not have the objective; else empty
+    """
+
+    runs: list[tuple[int, Trajectory]]
+    points: pd.DataFrame
+    note: str
+
+
+def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fitted:
+    """Trajectories and points at the values.
+
+    Of a chaotic model another integration may differ by far more than its tolerance. Then the
+    points are those of the objective, which also judge the fit.
+    """
+    problem, at = steps.problem, steps.best.at
+    grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
+    every = simulate(problem, settings.integrator, values, grids)
+    runs = [(k, run) for k, (_, run) in enumerate(every)]
+    table = pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True)
+    of_squares = is_plain(problem) and minimises_squares(problem)
+    is_white = all(e.measurements.whitening() is None for e in problem.experiments)
+    if at is None or not (of_squares and is_white) or problem.has_spectra:
+        return Fitted(runs, table, "")
+    deviation, value = at.residual[: problem.size], standardised(table)
+    squares = float(deviation @ deviation)
+    if abs(float(value @ value) - squares) <= CONFIRMED * squares + rounding(problem):
+        return Fitted(runs, table, "")
+    ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])
+    own = np.split(deviation, ends[:-1])
+    table = pd.concat((points(problem, k, run, own[k]) for k, run in runs), ignore_index=True)
+    return Fitted(runs, table, NOT_CONFIRMED)
+
+
+def points(
+    problem: Problem, k: int, run: Trajectory, deviation: FloatArray | None = None
+) -> pd.DataFrame:
+    """Measured and fitted values of experiment k; see `Result.points`.
+
+    deviation  (m,) of the fitted values, in the measurements' sigma; None: as in the run
+    """
     experiment = problem.experiments[k]
     m = experiment.measurements.known
     times = m.times[m.row]
     fitted = run.measured[np.searchsorted(run.times, times), m.column]
+    if deviation is not None:
+        fitted = m.value + m.sigma * deviation
     table = m.table(experiment.name).assign(
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )

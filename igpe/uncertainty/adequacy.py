@@ -43,6 +43,7 @@ from igpe.results.residual_table import (
 from igpe.results.result import Result
 
 FEWEST = 3  # degrees of freedom that can show lack of fit
+BEYOND_CHANCE = 1e-6  # probability of so few changes of sign in any of the series
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
 APART = 3.0  # standard deviations by which an experiment's mean residual is off
 MOST = 3  # series that are named
@@ -195,6 +196,7 @@ def adequacy(
     evidence = lack_of_fit(tested.residuals, seed)
     if evidence is None:
         return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
+    evidence = tested.with_fast_patterns(evidence)
     if evidence.p >= ALARM:
         return Adequacy(ADEQUATE, evidence.p, (), evidence.kinds)
     reasons = (*_reasons(tested, evidence, degrees), *_largest(points))
@@ -249,9 +251,24 @@ class _Tested:
         several = len({e for e, _ in self.keys}) > 1
         return f"{name} in experiment {experiment}" if several else name
 
+    def with_fast_patterns(self, evidence: Evidence) -> Evidence:
+        """The evidence, and that of patterns too fast for its polynomials: a wrong frequency.
+
+        They count only where chance is out of the question, so that nothing else changes.
+        """
+        runs = [runs_test(self._of(j)).p for j in range(len(evidence.series))]
+        p = np.minimum(len(runs) * np.array(runs), 1.0)
+        clear = np.where(p < BEYOND_CHANCE, p, 1.0)
+        series = np.minimum(evidence.series, clear)
+        return evidence._replace(p=min(evidence.p, float(clear.min())), series=series)
+
+    def _of(self, series: int) -> FloatArray:
+        """Residuals of a series, in the order of time."""
+        return self.residuals.value[np.flatnonzero(self.residuals.series == series)]
+
     def pattern(self, series: int) -> str:
         """What is odd about a series: too few changes of sign, if that is it (runs test)."""
-        residual = self.residuals.value[np.flatnonzero(self.residuals.series == series)]
+        residual = self._of(series)
         if runs_test(residual).p > ODD:
             return "are not random over time"
         signs = residual[residual != 0] > 0

@@ -11,6 +11,7 @@ import pytest
 from small_problems import TIMES, line, line_model
 
 import igpe
+from igpe.estimation import tables
 from igpe.results.residual_table import Adequacy
 from igpe.uncertainty.adequacy import LinearisedFit, adequacy
 
@@ -229,3 +230,44 @@ def test_too_many_outliers_are_lack_of_fit():
     assert result.adequacy.lacks
     assert "are outliers: the model is wrong" in result.adequacy.sentence
     assert "are outliers: the model is wrong" in result.verdict["fit"]
+
+
+@pytest.mark.parametrize(("periods", "is_wrong"), [(20, True), (0, False)])
+def test_a_wrong_frequency_is_lack_of_fit(periods, is_wrong):
+    """Twenty periods in 300 times: too fast for the polynomials of the test."""
+    times = np.linspace(0.0, 1.0, 301)
+    wave = np.sin(2 * np.pi * periods * times) if periods else 0.0
+    residual = wave + 0.1 * np.random.default_rng(0).standard_normal(len(times))
+    residual -= residual.mean()
+    table = pd.DataFrame({
+        "experiment": "a", "name": "y", "time": times, "residual": residual, "sigma": np.nan,
+    })  # fmt: skip
+    table = table.assign(fitted=5.0, measured=5.0 + residual)
+    none = np.array([False])
+    mean = LinearisedFit(np.ones((301, 1)), np.zeros(0), none, np.zeros((0, 1)), np.ones(1))
+    verdict = adequacy(table, mean, 300)
+    assert verdict.lacks == is_wrong
+    assert ("in 301 measurements: the model misses a trend" in verdict.sentence) == is_wrong
+
+
+def test_points_are_those_of_the_objective_where_another_integration_differs(monkeypatch):
+    """As of a chaotic model."""
+    simulate = tables.simulate
+    shift = 0.0
+
+    def shifted(*given):
+        every = simulate(*given)
+        for _, run in every:
+            run.measured[:] += shift
+        return every
+
+    monkeypatch.setattr(tables, "simulate", shifted)
+    plain = igpe.estimate(line(0.02, seed=7), certify=False)
+    assert tables.NOT_CONFIRMED not in plain.actions
+    shift = 1.0
+    apart = igpe.estimate(line(0.02, seed=7), certify=False)
+    assert tables.NOT_CONFIRMED in apart.actions
+    assert apart.points["residual"].to_numpy() == pytest.approx(
+        plain.points["residual"].to_numpy(), abs=1e-6
+    )
+    assert apart.adequacy.p == pytest.approx(plain.adequacy.p, abs=0.01)
