@@ -34,7 +34,7 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import CandidatePath, Steps
+from igpe.estimation.steps import BETTER, BY_PROOF, CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
@@ -152,8 +152,6 @@ UNCONFIRMED = (
     "Of the {} other sets of values that the search found, {} could not be confirmed by "
     "accurate integrations and are omitted."
 )
-BETTER = "the search for other optima"
-BY_PROOF = "the proof of the optimum"
 
 
 def with_other_optima(steps: Steps, settings: Settings) -> Steps:

@@ -1,7 +1,7 @@
 """Further searches, where the fit is not good enough, or where few searches agree on it.
 
-Each goes on from other starts than steps 3 to 5: from scattered ones with all unknowns at once, by
-multiple shooting, by incremental shooting. What is no better than the estimate leaves it as it is.
+Each goes on from other starts than steps 3 to 5: by incremental shooting, by multiple shooting, and
+with all unknowns at once. What is no better than the estimate leaves it as it is.
 """
 
 from contextlib import suppress
@@ -22,14 +22,9 @@ from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalS
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
-from igpe.estimation.equally_good import (
-    led_if_better,
-    ordered,
-    refined,
-    rise_of,
-)
+from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import CandidatePath, Steps
+from igpe.estimation.steps import BY_FURTHER, BY_HORIZONS, CandidatePath, Steps
 from igpe.problem.problem import Problem
 
 WIDE = 1e2  # ratio of positive bounds
@@ -48,8 +43,6 @@ NOTHING_AT_ALL = (
     "{{...}})."
 )
 CUT_SHORT = "A further search for a better fit was interrupted."
-BY_FURTHER = "a further search"
-BY_HORIZONS = "incremental shooting"
 AGREEING, SCATTERED = 3, 16
 """Candidates of one objective that are enough, and the most starts of incremental shooting."""
 HORIZONS = 100_000_000  # of its work: some 4 s of a processor
@@ -75,7 +68,7 @@ def few_agree(steps: Steps, settings: Settings) -> bool:
 def with_incremental_shooting(steps: Steps, settings: Settings) -> Steps:
     """The steps after incremental shooting from scattered starts, whose ends are more candidates.
 
-    It meets low frequencies where most searches end at their aliases, which fit the measurements
+    It finds low frequencies where most searches end at their aliases, which fit the measurements
     almost as well: early horizons exclude these.
     """
     return if_in_time(lambda: _by_horizons(steps, settings, AGREEING, settings.seed)) or steps
@@ -107,6 +100,8 @@ def _by_horizons(steps: Steps, settings: Settings, enough: int, seed: int) -> St
                 if agreeing([least, *reached]) > enough:
                     break
     ends = sorted((e for e in ends if e.status.usable), key=lambda e: e.objective)
+    if not ends:
+        return steps
     values = [box.vector(end.parameters) for end in ends[:1]]
     exact = list(refined(problem, values, settings, BY_HORIZONS))
     led = led_if_better(steps, exact, settings, BY_HORIZONS)

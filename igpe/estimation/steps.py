@@ -11,6 +11,13 @@ from igpe.problem.problem import Problem
 from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.structure import Structure
 
+BETTER = "the search for other optima"
+BY_PROOF = "the proof of the optimum"
+BY_FURTHER = "a further search"
+BY_HORIZONS = "incremental shooting"
+LATER = BETTER, BY_PROOF, BY_FURTHER, BY_HORIZONS
+"""Origins of candidates that come from none of the five steps."""
+
 
 class CandidatePath(NamedTuple):
     """One candidate of step 3, and what steps 4 and 5 made of it."""

@@ -30,7 +30,7 @@ from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
-from igpe.estimation.steps import Steps
+from igpe.estimation.steps import LATER, Steps
 from igpe.estimation.tables import curves, fitted
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
@@ -357,8 +357,9 @@ def _parameters(
 def _origins(steps: Steps) -> dict[str, str]:
     """Unknown -> how the best candidate first had its value."""
     best = steps.paths[0].algebraic
+    other = best.origin if best.origin in LATER else "step 4, dynamics"
     return {
-        **dict.fromkeys(steps.problem.box.names, "step 4, dynamics"),
+        **dict.fromkeys(steps.problem.box.names, other),
         **dict.fromkeys(best.parameters, "step 1, smoothing"),
         **{
             name: f"step 3, {answer.estimate.method}"
