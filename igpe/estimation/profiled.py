@@ -24,7 +24,7 @@ from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import BY_PROFILE, Steps
+from igpe.estimation.steps import FROM_PROFILE, Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import is_same_objective
@@ -77,7 +77,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             if made.objective < best and not is_same_objective(
                 made.objective, best, rounding(result)
             ):
-                steps = led_by(steps, settings, made.parameters, BY_PROFILE, is_passed=True)
+                steps = led_by(steps, settings, made.parameters, FROM_PROFILE, is_passed=True)
                 result = summarise(steps, settings)
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):

@@ -15,8 +15,8 @@ BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
 BY_FURTHER = "a further search"
 BY_HORIZONS = "incremental shooting"
-BY_PROFILE = "a profile"
-LATER = BETTER, BY_PROOF, BY_FURTHER, BY_HORIZONS, BY_PROFILE
+FROM_PROFILE = "a profile"
+LATER = BETTER, BY_PROOF, BY_FURTHER, BY_HORIZONS, FROM_PROFILE
 """Origins of candidates that come from none of the five steps."""
 
 
