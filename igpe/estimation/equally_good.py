@@ -34,7 +34,7 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import BETTER, BY_PROOF, CandidatePath, Steps
+from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
@@ -174,13 +174,15 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     is_convex = steps.structure.is_linear and not problem.sigma_estimated
     if is_convex and _ends_agree(steps, settings):
         return steps
+    rise, x = rise_of(steps, settings), box.vector(best.estimate.parameters)
+    level = best.estimate.objective + rise + rounding(problem)
     starts = [  # where the other candidates ended, and the other optima that step 4 met
         box.vector({**path.corrected.parameters, **estimate.parameters})
         for path in steps.paths
+        if path.algebraic.origin != BY_HORIZONS or path.corrected.objective <= level
         for estimate in (path.corrected, *path.complete.trail)
         if estimate.status.usable and np.isfinite(estimate.objective)
     ]
-    rise, x = rise_of(steps, settings), box.vector(best.estimate.parameters)
     steps = steps._replace(several=alternatives(problem))
     moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
