@@ -254,7 +254,7 @@ def test_what_shooting_reached_is_not_lost(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "name"),
-    [(equally_good, "_rise"), (equally_good, "other_optima"), (equally_good, "refine")],
+    [(equally_good, "rise_of"), (equally_good, "other_optima"), (equally_good, "refine")],
 )
 def test_a_search_for_other_optima_loses_nothing(monkeypatch, room, name):
     problem = EXCHANGED.problem(0.01, 1)
