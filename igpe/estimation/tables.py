@@ -29,7 +29,7 @@ NOT_CONFIRMED = (
 )
 
 
-class Fitted(NamedTuple):
+class FitTables(NamedTuple):
     """The fit in tables.
 
     runs    number of each experiment, and its trajectory at the estimate
@@ -42,7 +42,7 @@ class Fitted(NamedTuple):
     note: str
 
 
-def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fitted:
+def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> FitTables:
     """Trajectories and points at the values.
 
     Of a chaotic model another integration may differ by far more than its tolerance. Then the
@@ -56,15 +56,15 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     of_squares = is_plain(problem) and minimises_squares(problem)
     is_white = all(e.measurements.whitening() is None for e in problem.experiments)
     if at is None or not (of_squares and is_white) or problem.has_spectra:
-        return Fitted(runs, table, "")
+        return FitTables(runs, table, "")
     deviation, value = at.residual[: problem.size], standardised(table)
     squares = float(deviation @ deviation)
     if abs(float(value @ value) - squares) <= CONFIRMED * squares + rounding(problem):
-        return Fitted(runs, table, "")
+        return FitTables(runs, table, "")
     ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])
     own = np.split(deviation, ends[:-1])
     table = pd.concat((points(problem, k, run, own[k]) for k, run in runs), ignore_index=True)
-    return Fitted(runs, table, NOT_CONFIRMED)
+    return FitTables(runs, table, NOT_CONFIRMED)
 
 
 def points(
@@ -116,7 +116,7 @@ def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
 def curves(
     steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
 ) -> pd.DataFrame:
-    """Fitted and smoothed curves of experiment k on a fine grid; see `Result.curves`."""
+    """FitTables and smoothed curves of experiment k on a fine grid; see `Result.curves`."""
     experiment = steps.problem.experiments[k]
     smooth = steps.ladder[0].of[k]
     half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))
