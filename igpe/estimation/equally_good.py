@@ -34,7 +34,7 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Steps
+from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, Steps
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
@@ -276,9 +276,8 @@ def ordered(
         is_kept = least is best
     if not is_kept:
         best = least
-        algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
-        paths = [CandidatePath(algebraic, led, led), *paths]
+        paths = [steps.path_to(led, origin), *paths]
     level = objective_of(best) + rise_of(steps._replace(best=best), settings) + none
     low = [one for one in exact if objective_of(one) <= level]
     kept = first_of_each([best, *sorted(low, key=objective_of)], partial(_is_same, problem))

@@ -24,7 +24,7 @@ from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import BY_FURTHER, BY_HORIZONS, CandidatePath, Steps
+from igpe.estimation.steps import BY_FURTHER, BY_HORIZONS, Steps
 from igpe.problem.problem import Problem
 
 WIDE = 1e2  # ratio of positive bounds
@@ -58,7 +58,7 @@ def few_agree(steps: Steps, settings: Settings) -> bool:
 
     Not where the fit is exact, the model is large, or step 4 searched everywhere.
     """
-    if steps.best.at is None or is_large(steps.problem) or not _can_search(steps):
+    if not _can_shoot(steps):
         return False
     known = _objectives(steps)
     is_exact = known[0] <= rounding(steps.problem)
@@ -79,7 +79,7 @@ def with_more_incremental_shooting(steps: Steps, settings: Settings) -> tuple[St
 
     Starts that agree are no reason to end it; no note.
     """
-    if steps.best.at is None or is_large(steps.problem) or not _can_search(steps):
+    if not _can_shoot(steps):
         return steps, ""
     seed = settings.seed + 1
     return if_in_time(lambda: _by_horizons(steps, settings, SCATTERED, seed)) or steps, ""
@@ -105,8 +105,7 @@ def _by_horizons(steps: Steps, settings: Settings, enough: int, seed: int) -> St
     values = [box.vector(end.parameters) for end in ends[:1]]
     exact = list(refined(problem, values, settings, BY_HORIZONS))
     led = led_if_better(steps, exact, settings, BY_HORIZONS)
-    algebraic = replace(steps.paths[0].algebraic, parameters={}, answers=(), origin=BY_HORIZONS)
-    others = [CandidatePath(algebraic, e, e) for e in ends[led is not steps :]]
+    others = [steps.path_to(end, BY_HORIZONS) for end in ends[led is not steps :]]
     return led._replace(paths=[*led.paths, *others])
 
 
@@ -163,6 +162,11 @@ def _can_search(steps: Steps) -> bool:
     return is_plain(steps.problem) and bool(steps.problem.box.bounded) and not is_interrupted
 
 
+def _can_shoot(steps: Steps) -> bool:
+    """Whether shooting may go on: the model can be integrated at the estimate, and is not large."""
+    return steps.best.at is not None and not is_large(steps.problem) and _can_search(steps)
+
+
 def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     """The steps after multiple shooting, for a fit that the data refute; no note.
 
@@ -174,7 +178,7 @@ def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str
 
 def _followed(steps: Steps, settings: Settings) -> Steps:
     problem, box = steps.problem, steps.problem.box
-    if steps.best.at is None or is_large(problem) or not _can_search(steps):
+    if not _can_shoot(steps):
         return steps
     residuals = Residuals(problem, settings.compiled)
     here = box.vector(steps.best.estimate.parameters)

@@ -1,6 +1,7 @@
 """The candidates of the five steps, and all that is known of them, for the result."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from igpe.algebraic.curves import Curves
@@ -55,3 +56,8 @@ class Steps(NamedTuple):
     seconds: dict[str, float]
     others: tuple[Refined, ...] = ()
     several: tuple[Alternatives, ...] | None = None
+
+    def path_to(self, end: Estimate, origin: str) -> CandidatePath:
+        """Return the path of an estimate that comes from none of the five steps."""
+        algebraic = replace(self.paths[0].algebraic, parameters={}, answers=(), origin=origin)
+        return CandidatePath(algebraic, end, end)

@@ -54,7 +54,7 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     runs = [(k, run) for k, (_, run) in enumerate(every)]
     table = pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True)
     of_squares = is_plain(problem) and minimises_squares(problem)
-    is_white = all(e.measurements.whitening() is None for e in problem.experiments)
+    is_white = all(e.measurements.correlation is None for e in problem.experiments)
     if at is None or not (of_squares and is_white) or problem.has_spectra:
         return FitTables(runs, table, "")
     deviation, value = at.residual[: problem.size], standardised(table)
@@ -116,7 +116,7 @@ def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
 def curves(
     steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
 ) -> pd.DataFrame:
-    """FitTables and smoothed curves of experiment k on a fine grid; see `Result.curves`."""
+    """Fitted and smoothed curves of experiment k on a fine grid; see `Result.curves`."""
     experiment = steps.problem.experiments[k]
     smooth = steps.ladder[0].of[k]
     half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))

@@ -168,7 +168,9 @@ class _Counted:
         if self.search.work > self.search.most_work:
             raise ExhaustedError
         self.calls += 1
+        before = self.residuals.work
         at = self.residuals(x)
+        self.search.work += self.residuals.work - before
         if at is None:
             return None
         spread = self.search.spread
@@ -182,10 +184,11 @@ class PreparedIncremental:
     """A problem compiled for incremental shooting.
 
     rough      the integrator of early horizons
-    most_work  of all integrations (`Residuals.work`), after which `ExhaustedError` is raised
+    work       of all searches so far (`Residuals.work`)
+    most_work  after which `ExhaustedError` is raised
     """
 
-    most_work = np.inf
+    work, most_work = 0.0, np.inf
 
     def __init__(self, method: IncrementalShooting, problem: Problem, rough: Integrator) -> None:
         self.method, self.problem, self.box = method, problem, problem.box
@@ -204,12 +207,6 @@ class PreparedIncremental:
     def _stages(self, residuals: Residuals) -> list[_Stage]:
         final = self.horizons[-1]
         return [_Stage(residuals.until(r.ends), r, r is final) for r in self.horizons]
-
-    @property
-    def work(self) -> float:
-        """Work of all integrations so far (`Residuals.work`)."""
-        rough = [stage for stage in self.rough_stages if stage not in self.stages]
-        return sum(stage.residuals.work for stage in (*self.stages, *rough))
 
     @cached_property
     def samplings(self) -> tuple[SamplingDensity, ...]:
