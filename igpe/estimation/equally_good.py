@@ -186,9 +186,8 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     steps = steps._replace(several=alternatives(problem))
     moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
-    exact = list(
-        refined(problem, end.values, settings, BETTER, MOST_WORK, is_estimate=end.is_passed)
-    )
+    kept = None if end.is_passed else x
+    exact = list(refined(problem, end.values, settings, BETTER, most_work=MOST_WORK, best=kept))
     why = end.why or INTERRUPTED * stopped()
     if not why and len(exact) < len(end.values):
         why = UNCONFIRMED.format(len(end.values), len(end.values) - len(exact))
@@ -240,22 +239,23 @@ def refined(
     values: Sequence[FloatArray],
     settings: Settings,
     origin: str,
-    most_work: float = np.inf,
     *,
-    is_estimate: bool = False,
+    most_work: float = np.inf,
+    best: FloatArray | None = None,
 ) -> Iterator[Refined]:
     """The optima by the integrator of the result; those it cannot confirm are left out.
 
-    Those that Ctrl-C, or so much work (`Residuals.work`) for all, leave no time for as well.
+    Those that Ctrl-C, or so much work (`Residuals.work`) for all, leave no time for as well, and
+    those that take far more steps than the estimate.
 
-    is_estimate  whether the first one takes the place of the estimate, whatever work that is
+    best  (n,) the estimate; None: the first of the optima takes its place, whatever work that is
     """
     residuals = Residuals(problem, settings.compiled)
     with suppress(ExhaustedError):
         for k, x in enumerate(values):
-            residuals.most_work = most_work if k or not is_estimate else np.inf
-            if k == 1:
-                residuals.limit_steps(values[0])
+            residuals.most_work = np.inf if best is None and k == 0 else most_work
+            if k == int(best is None):
+                residuals.limit_steps(values[0] if best is None else best)
             rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
             exact = if_in_time(partial(refine, problem, residuals, rough))
             if exact is not None and exact.at is not None and {*exact.notes} <= {*residuals.slow}:

@@ -153,7 +153,7 @@ def _followed_along_valleys(steps: Steps, settings: Settings) -> Steps:
     x = box.vector(best.estimate.parameters)
     lower = lower_optimum(problem, x, rise_of(steps, settings))
     values = [] if lower is None else [lower]
-    exact = list(refined(problem, values, settings, BY_FURTHER, is_estimate=True))
+    exact = list(refined(problem, values, settings, BY_FURTHER))
     return led_if_better(steps, exact, settings, BY_FURTHER)
 
 

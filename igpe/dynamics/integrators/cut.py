@@ -77,6 +77,7 @@ class Cut:
     rows    (K + 1,) the first time of each interval, and how many there are
     row_inputs  (n_times, 2 n_u) a and b at each time: at a jump those before it
     ivp     whose intervals they are;  stops: where else they are cut
+    also    times at which they are cut beside nodes and tables
     moved   whether these intervals are others at other unknowns
     """
 
@@ -89,6 +90,7 @@ class Cut:
     row_inputs: FloatArray
     ivp: InitialValueProblem
     stops: Stops
+    also: tuple[float, ...] = ()
     moved: bool = False
 
     def at(self, q: FloatArray) -> "Cut | None":
@@ -98,6 +100,8 @@ class Cut:
         times = self.stops.at(q)
         if times is None:
             return None
+        if times == self.also:
+            return self
         found = _cut(self.ivp, self.nodes, self.times, self.stops, times)
         return replace(found, moved=self.moved)
 
@@ -220,4 +224,5 @@ def _cut(
         np.ascontiguousarray(inputs[before]),
         ivp,
         stops,
+        also,
     )
