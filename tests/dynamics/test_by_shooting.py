@@ -1,5 +1,6 @@
 """Step 5 hands over to shooting where collocation has no answer, or a wrong one."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +14,23 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search import correction
 from igpe.dynamics.shooting import refine as by_shooting
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
 CASE = next(c for c in ZOO if c.name == "consecutive")
 once = Collocation.estimate_each
+
+
+class Stuck(GaussNewton):
+    """A search that stays where it begins."""
+
+    def fit(self, residual, start, box):
+        return Fit(start, residual(start), Status.STALLED, 0)
 
 
 def failing(self, problem, starts, *more):
@@ -47,8 +59,7 @@ def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
         return [Estimate(far, 0.1, Status.CONVERGED, "wrong") for _ in starts]
 
     monkeypatch.setattr(Collocation, "estimate_each", worse)
-    stuck = lambda self, residual, x, box: Fit(x, residual(x), Status.STALLED, 0)  # noqa: E731
-    monkeypatch.setattr("igpe.dynamics.shooting.refine.SEARCH", type("Stuck", (), {"fit": stuck})())
+    monkeypatch.setattr(by_shooting, "SEARCH", Stuck())
     result = igpe.estimate(problem)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
     assert any("of an earlier candidate" in n for n in result.notes)
@@ -79,6 +90,34 @@ def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch)
     assert result.status is Status.STALLED
     assert result.parameters == pytest.approx(CASE.truth, rel=0.2)
     assert any("may not be an optimum" in n for n in result.notes)
+
+
+def test_a_long_search_is_done_with_compiled_integrations(monkeypatch):
+    problem, count = CASE.problem(0.02, 1), Counter()
+    monkeypatch.setattr(by_shooting, "FEW", 2)
+    trajectories = Residuals.trajectories
+
+    def counted(self, x, **given):
+        count[type(self.integrator)] += 1
+        return trajectories(self, x, **given)
+
+    monkeypatch.setattr(Residuals, "trajectories", counted)
+    far = Estimate({n: 3.0 * v for n, v in CASE.truth.items()}, np.inf, Status.CONVERGED)
+    found = by_shooting.refine(problem, Residuals(problem, Sundials()), far).estimate
+    known = igpe.SingleShooting(Sundials()).estimate(problem, CASE.truth)
+    assert found.objective == pytest.approx(known.objective, rel=1e-8)
+    assert found.parameters == pytest.approx(known.parameters, rel=1e-5)
+    assert count[Automatic] > 5
+
+
+def test_shooting_corrects_what_is_left_when_collocation_has_worked_enough(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    starts = [{n: f * v for n, v in CASE.truth.items()} for f in (0.8, 1.0, 1.2)]
+    assert len(Collocation(most_work=0.0).estimate_each(problem, starts)) == 1
+    monkeypatch.setattr(correction, "WORK", 0.0)
+    ends = correction.corrections(problem, starts, [()] * len(starts))
+    assert ["collocation" in end.method for end in ends] == [True, False, False]
+    assert [end.objective for end in ends] == pytest.approx([ends[0].objective] * 3, rel=1e-3)
 
 
 @pytest.mark.slow

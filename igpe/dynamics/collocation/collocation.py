@@ -83,6 +83,8 @@ class Collocation(Checked):
     max_refinements  maximum number of meshes after the first
     time_limit       time limit in seconds for each call, or for each fit if weights depend on the
                      model; None: no limit
+    most_work        limit on iterations times values of states on the first mesh, for all starts of
+                     `estimate_each` together; None: no limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()
@@ -90,6 +92,7 @@ class Collocation(Checked):
     tolerance: Positive = 1e-5
     max_refinements: Count = 5
     time_limit: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
+    most_work: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -120,7 +123,7 @@ class Collocation(Checked):
         starts: Sequence[Mapping[str, float]],
         profiles_of: Sequence[Sequence[Profile]] = (),
     ) -> list[Estimate]:
-        """Return one Estimate for each start, in the same order.
+        """Return one Estimate for each start, in the same order; at `most_work`, fewer.
 
         All starts use the same first mesh, which is built once. igpe refines the best estimate and
         each distinct estimate whose objective exceeds the best one by at most 0.1 %. It returns
@@ -193,12 +196,17 @@ class _Correction:
         """Solve the program from all starts, one after the other, into `fits`."""
         program.begin(self.starts[0], self.guesses[0])
         program.prepare(self.method.solver, self.starts)
+        work, most = 0, self.method.most_work
         for start, profiles in zip(self.starts, self.guesses, strict=True):
+            if most is not None and work > most:
+                break
             program.begin(start, profiles)
             known = [
                 self._known(program, f) for f in self.fits if f.answer.status is Status.CONVERGED
             ]
             fit = _solve(program, start, self._left(), known)
+            values = sum(v.size for states in fit.states for v in states.values())
+            work += fit.answer.iterations * values
             if fit.answer.message == KNOWN:
                 fit = next(f for f in self.fits if self._same(fit, f, SAME_POINT))
             self.fits.append(fit)

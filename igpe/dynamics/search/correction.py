@@ -25,6 +25,7 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.solvers.ipopt import Ipopt
 
+WORK = 2_000_000  # of collocation (`most_work`), about 20 s of a processor; the rest by shooting
 ITERATIONS = 100  # of IPOPT, which begins next to an optimum; most take a third of it
 AMD = (("mumps_pivot_order", 0),)
 """MUMPS's minimum degree: for 100 states twice as fast as the ordering that it would choose."""
@@ -45,17 +46,22 @@ def corrections(
     raises  Unsupported
     """
     with suppress(Unsupported):
-        ends = _quick(problem, starts, guesses)
-        if any(end.status.usable for end in ends):
-            return ends
+        quick = _quick(problem, starts, guesses)
+        if any(end.status.usable for end in quick):
+            return quick
     methods: list[Estimator] = [Collocation(), NEARBY]
     if is_plain(problem):  # an accurate integration finishes it, and is the better judge
         ordering = AMD if is_large(problem) else ()
         solver = Ipopt(max_iterations=ITERATIONS, options=ordering)
-        methods[0] = Collocation(solver, max_refinements=0)
+        methods[0] = Collocation(solver, max_refinements=0, most_work=WORK)
+    ends: list[Estimate] = []
     for method in methods:
         with suppress(Unsupported):
-            return estimate_each(method, problem, starts, guesses)
+            ends += estimate_each(method, problem, starts[len(ends) :], guesses[len(ends) :])
+            if len(ends) == len(starts):
+                return ends
+    if ends:
+        return ends
     return estimate_each(MultipleShooting(restarts=Restarts(count=0)), problem, starts, guesses)
 
 

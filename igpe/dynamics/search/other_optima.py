@@ -61,7 +61,7 @@ GLANCING = Automatic(1e-4, 1e-6, slack=100.0)
 """Along lines through optima of many states, which only give starts: 0.4 of the time of 1e-6."""
 FEW_STEPS = 500  # a start that takes more between two outputs leads nowhere, unless the best does
 EVALUATIONS = 5000  # of the residuals; a search for 4 unknowns takes some 2000
-WORK = 2_000_000_000  # of all these (`Residuals.work`); about 40 s of a processor
+WORK = 1_200_000_000  # of all these (`Residuals.work`); 25 to 60 s of a processor
 COSTLY = 1_000_000  # work of an evaluation, from which they are rough
 ROUNDING = 1e-14  # of the data's own sum of squares: below it objectives are rounding
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
@@ -33,6 +33,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
+FEW = 10  # steps by CVODES, after which the model is compiled
 WORSE = 1.0  # relative rise of the objective above another candidate's that is far worse
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
@@ -79,7 +80,8 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
     if is_shot:
-        fit = refitted_on_bounds(residuals, _fitted(residuals, x, at, box), box, SEARCH)
+        near = _fitted(problem, residuals, x, SEARCH)
+        fit = refitted_on_bounds(residuals, near, box, SEARCH)
     passed = [] if fit.at is None else passed_bounds(problem, residuals, fit.x)
     own = objective_at(problem, at)
     objective = np.inf if fit.at is None else objective_at(problem, fit.at)
@@ -109,13 +111,30 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     return Refined(found, fit.at)
 
 
-def _fitted(residuals: Residuals, x: FloatArray, at: Linearised, box: Box) -> Fit:
-    """The optimum next to x (n,). Integrations of less accuracy bring the search near to it."""
-    rough = residuals.rougher()
-    near = SEARCH.fit(rough, x, box)
-    residuals.calls, residuals.work = rough.calls, rough.work
+def _fitted(problem: Problem, residuals: Residuals, x: FloatArray, search: GaussNewton) -> Fit:
+    """The optimum next to x (n,). Faster integrations bring the search near to it.
+
+    CVODES does only the first and the last steps: compiled code takes a tenth of its time.
+    """
+    exact, most = residuals.integrator, search.max_iterations
+    few = replace(search, max_iterations=min(FEW, most))
+    start = Fit(x, residuals(x), Status.ITERATION_LIMIT, 0)
+    if isinstance(exact, Sundials):
+        start = few.fit(residuals, x, problem.box)
+        if start.status is not Status.ITERATION_LIMIT:
+            return start
+        quick = Residuals(problem, Automatic(exact.rtol, exact.atol))
+        quick.calls, quick.work = residuals.calls, residuals.work
+        quick.most_work = residuals.most_work
+        near = _fitted(problem, quick, start.x, search)
+        search = few if near.status is Status.ITERATION_LIMIT else search
+    else:
+        quick = residuals.rougher()
+        near = search.fit(quick, x, problem.box)
+    residuals.calls, residuals.work = quick.calls, quick.work
     there = residuals(near.x)
-    return SEARCH.fit(residuals, near.x if there and there.cost < at.cost else x, box)
+    is_better = there is not None and start.at is not None and there.cost < start.at.cost
+    return search.fit(residuals, near.x if is_better else start.x, problem.box)
 
 
 def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
@@ -209,7 +228,7 @@ def _shot(residuals: Residuals, problem: Problem, before: Uncorrected) -> Shooti
     at = residuals(x)
     at_start = np.inf if at is None else at.cost
     if at is not None:
-        fit = CORRECTION_SEARCH.fit(residuals, x, box)
+        fit = _fitted(problem, residuals, x, CORRECTION_SEARCH)
         if fit.at is not None and (fit.cost < at.cost or fit.status is Status.CONVERGED):
             return ShootingEnd(fit, "single shooting", at_start)
     end = _by_multiple(residuals, problem, before)
@@ -228,7 +247,8 @@ def _by_multiple(residuals: Residuals, problem: Problem, before: Uncorrected) ->
         return None
     if not found.status.usable:
         return None
-    fit = CORRECTION_SEARCH.fit(residuals, problem.box.vector(found.parameters), problem.box)
+    x = problem.box.vector(found.parameters)
+    fit = _fitted(problem, residuals, x, CORRECTION_SEARCH)
     return None if fit.at is None else fit
 
 

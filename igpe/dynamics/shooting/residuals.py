@@ -281,7 +281,7 @@ class Residuals:
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
-        self.runs = runs_of(problem, integrator)
+        self.integrator, self.runs = integrator, runs_of(problem, integrator)
         self.unmeasured = unmeasured(problem)
         self.spectral: tuple[SpectralBlock, ...] = spectral_blocks(problem, self.runs)
         self._losses = losses_of(problem)
