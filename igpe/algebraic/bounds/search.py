@@ -237,13 +237,13 @@ def _turns(halves: Cells, usable: BoolArray, width: FloatArray) -> FloatArray:
     n, vectors = len(width), halves.parts[:, 0] * usable
     length = np.maximum(np.linalg.norm(vectors, axis=1), SMALLEST)
     with np.errstate(over="ignore"):
-        doubt = halves.errors / length
+        doubt = np.minimum(halves.errors / length, MOST_MOVE)
     grid, unsure = (vectors / length[:, None]).reshape(*[2] * n, -1), doubt.reshape([2] * n)
     turns = np.zeros(n)
     for j in range(n):
         sure = np.linalg.norm(np.diff(grid, axis=j), axis=-1) - unsure.sum(axis=j, keepdims=True)
         turns[j] = max(float(sure.max()), 0.0)
-    return turns + min(float(doubt.max()), MOST_MOVE) * _share(width)
+    return turns + float(doubt.max()) * _share(width)
 
 
 FINEST = {0: 0, 1: 4, 2: 2, 3: 2}  # most halvings of a box for its cells, by number of axes

@@ -9,7 +9,7 @@ from scipy.optimize import least_squares
 
 from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.bounds import search as search_module
-from igpe.algebraic.bounds.bound import best_linear, root
+from igpe.algebraic.bounds.bound import Cells, best_linear, root
 from igpe.algebraic.bounds.search import ProjectedSearch, SearchLimits
 from igpe.algebraic.bounds.separable import Axis, ParameterPair
 from igpe.algebraic.bounds.separate import separate
@@ -111,6 +111,13 @@ def test_a_limit_leaves_a_valid_bound(boxes, seconds):
     assert found.status in (Status.TIME_LIMIT, Status.ITERATION_LIMIT)
     assert 0 <= found.lower_bound <= best * (1 + 1e-9)
     assert found.left > 0
+
+
+def test_cells_of_which_nothing_is_known_turn_by_their_width_alone():
+    """Errors beyond the largest number overflow in no sum: that would print a warning."""
+    cells = Cells(np.ones((4, 1, 1)), np.full(4, 1e308), np.ones(1, dtype=bool))
+    turns = search_module._turns(cells, cells.usable, np.array([1.0, 3.0]))
+    assert turns == pytest.approx([0.5, 1.5])
 
 
 @pytest.mark.parametrize("where", ["bound", "axis_to_halve"])
