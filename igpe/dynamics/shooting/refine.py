@@ -118,7 +118,6 @@ def _fitted(problem: Problem, residuals: Residuals, x: FloatArray, search: Gauss
     """
     exact, most = residuals.integrator, search.max_iterations
     few = replace(search, max_iterations=min(FEW, most))
-    start = Fit(x, residuals(x), Status.ITERATION_LIMIT, 0)
     if isinstance(exact, Sundials):
         start = few.fit(residuals, x, problem.box)
         if start.status is not Status.ITERATION_LIMIT:
@@ -129,6 +128,7 @@ def _fitted(problem: Problem, residuals: Residuals, x: FloatArray, search: Gauss
         near = _fitted(problem, quick, start.x, search)
         search = few if near.status is Status.ITERATION_LIMIT else search
     else:
+        start = Fit(x, residuals(x), Status.ITERATION_LIMIT, 0)
         quick = residuals.rougher()
         near = search.fit(quick, x, problem.box)
     residuals.calls, residuals.work = quick.calls, quick.work
