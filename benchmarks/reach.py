@@ -202,6 +202,29 @@ def chain(x: Any, p: Any, _: Any) -> Any:
     return [first, *(a - b for a, b in pairwise(flow)), last]
 
 
+def biodiesel(x: Any, p: Any, _: Any) -> Any:
+    """Transesterification of an oil by methanol (Noureddini and Zhu 1997), in M and 10 min."""
+    r1 = p.k1 * x.TG * x.M - p.k2 * x.DG * x.E
+    r2 = p.k3 * x.DG * x.M - p.k4 * x.MG * x.E
+    r3 = p.k5 * x.MG * x.M - p.k6 * x.G * x.E
+    all_three = r1 + r2 + r3
+    return -r1, r1 - r2, r2 - r3, r3, -all_three, all_three
+
+
+def toluene(x: Any, p: Any, _: Any) -> Any:
+    """Hydrogenation of toluene by competing adsorption (Belohlav et al. 1997), in 100 min."""
+    sites = p.KA * x.A + x.B + p.KC * x.C
+    first = (p.kH * p.KA * x.A - p.kD * x.B) / sites
+    second = p.k2 * x.B / sites
+    return -first, first - second, second
+
+
+def absorption(x: Any, p: Any, _: Any) -> Any:
+    """A drug: depot, blood with saturable elimination, tissue."""
+    taken, away, back = p.ka * x.D, p.k12 * x.C, p.k21 * x.T
+    return -taken, taken - away + back - p.v * x.C / (p.K + x.C), away - back
+
+
 def signal(x: Any, p: Any, _: Any) -> Any:
     """STAT5-like: activated, a dimer, into the nucleus and back by four stages."""
     on, pair, back = p.k1 * x.S, p.k2 * x.P * x.P, p.k3 * x.D
@@ -270,6 +293,19 @@ CASES = {
     "signal, 6 states": Case(
         signal, {"S": 1.0, "P": 0.0, "D": 0.0, "n1": 0.0, "n2": 0.0, "n3": 0.0},
         {"k1": 0.6, "k2": 1.5, "k3": 0.5, "k4": 0.8}, ("P", "D", "n3"), 12, free=("S",),
+    ),
+    "biodiesel, 6": Case(
+        biodiesel, {"TG": 1.0, "DG": 0.0, "MG": 0.0, "G": 0.0, "M": 6.0, "E": 0.0},
+        {"k1": 0.5, "k2": 1.1, "k3": 2.15, "k4": 12.28, "k5": 2.42, "k6": 0.07},
+        ("TG", "DG", "MG", "E"), 3,
+    ),
+    "toluene, 5": Case(
+        toluene, {"A": 1.0, "B": 0.0, "C": 0.0},
+        {"kH": 2.3, "kD": 0.5, "k2": 1.1, "KA": 1.9, "KC": 1.8}, ("A", "B", "C"), 3.8,
+    ),
+    "absorption, 5": Case(
+        absorption, {"D": 2.0, "C": 0.0, "T": 0.0},
+        {"ka": 1.2, "k12": 0.5, "k21": 0.4, "v": 0.8, "K": 0.6}, ("C", "T"), 8,
     ),
 }  # fmt: skip
 
