@@ -1,7 +1,7 @@
 """The front: README, site, notebooks and examples, counted.
 
     python benchmarks/front.py [words] [pages] [outputs] [examples] [sentences]
-                               [--sample FILE] [--marks FILE] [--json FILE]
+                               [--sample FILE] [--seed N] [--marks FILE] [--json FILE]
 
 words      of README.md
 pages      of the built site ('.[docs]' is needed): pages, those with a picture, links that lead
@@ -10,8 +10,9 @@ outputs    stored outputs of pages and notebooks that are run again and agree; n
            and the longest run of one (wall time, so on a quiet machine)
 examples   public classes and functions without an example in a page or notebook
 sentences  what users read, collected from README, pages, notebooks, docstrings of the public door,
-           messages and help texts. --sample writes 300 of them, drawn with a seed, to FILE:
-           readers mark lines with an x in the first column. --marks counts the marks in FILE
+           messages and help texts. --sample writes 300 of them, mixed with 300 of SciPy's
+           docstrings and drawn with --seed, to FILE: readers who do not know whose they are
+           mark lines with an x in the first column. --marks counts the marks in FILE
 
 The set-up commands in a fresh environment are timed by `quick_start.py`.
 """
@@ -29,8 +30,9 @@ import time
 from collections.abc import Iterator
 from functools import cached_property
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from figures import Row, at_least, at_most, command
@@ -38,6 +40,8 @@ from figures import Row, at_least, at_most, command
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 SAMPLE, SEED, STUMBLES = 300, 28, 5
+SCIPY = ("scipy.optimize", "scipy.integrate", "scipy.interpolate", "scipy.stats")
+NUMPYDOC = re.compile(r"^(?:-+|\.\. .*|\s*[\w*, ]+ : .*)$", re.MULTILINE)
 COMPUTED = (property, cached_property)
 LEAST_WORDS = 5  # of what counts as a sentence
 LONGEST_RUN = 60.0  # s
@@ -59,6 +63,8 @@ END = re.compile(
     r"(?:(?<=[.!?])|(?<=[.!?]\)))(?<!e\.g\.|Ind\.|Eng\.|Ann\.|, J\.)(?<!Chem\.|Symb\.)"
     r"\s+(?=[(\[]?[A-Z`*'\"]|igpe\b|parmest\b|libRoad)|(?<=:)\s+(?=[A-Z])"
 )
+Sentence: TypeAlias = tuple[str, str, str]
+"""Where it stands, the sentence before it in its paragraph, and the sentence."""
 MARKUP = re.compile(r"</|/>|\bconst |^import |@media|^<style")
 
 
@@ -174,16 +180,36 @@ def examples(_: argparse.Namespace) -> Iterator[Row]:
 
 def sentences(given: argparse.Namespace) -> Iterator[Row]:
     """Collect, draw, and count marks."""
-    found = list(dict.fromkeys(_sentences()))
-    yield at_most("sentences", "collected", len(found))
+    ours, scipys = list(dict.fromkeys(_sentences())), list(dict.fromkeys(_scipys()))
+    yield at_most("sentences", "collected", len(ours))
     if given.sample:
-        drawn = random.Random(SEED).sample(found, min(SAMPLE, len(found)))
-        lines = (f"  {place}\t{text}\n" for place, text in drawn)
+        draw = random.Random(given.seed)
+        mixed = [*draw.sample(ours, SAMPLE), *draw.sample(scipys, SAMPLE)]
+        draw.shuffle(mixed)
+        lines = (
+            f"  [{place.rpartition('/')[2]}]{f' (before: {before})' * bool(before)}\t{text}\n"
+            for place, before, text in mixed
+        )
         given.sample.write_text("".join(lines), encoding="utf-8")
     if given.marks:
-        lines_read = given.marks.read_text(encoding="utf-8").splitlines()
-        marked = sum(line.startswith("x") for line in lines_read)
-        yield at_most("sentences", f"marked of {len(lines_read)}", marked, limit=STUMBLES)
+        of_scipy, marked = {text for *_, text in scipys}, {"igpe": 0, "SciPy": 0}
+        for line in given.marks.read_text(encoding="utf-8").splitlines():
+            whose = "SciPy" if line.partition("\t")[2] in of_scipy else "igpe"
+            marked[whose] += line.startswith("x")
+        yield at_most("igpe", f"sentences marked of {SAMPLE}", marked["igpe"], limit=STUMBLES)
+        yield at_most("SciPy", f"sentences marked of {SAMPLE}", marked["SciPy"])
+
+
+def _scipys() -> Iterator[Sentence]:
+    """Yield the sentences of SciPy's docstrings, without examples, references and tables."""
+    for package in SCIPY:
+        module = import_module(package)
+        for name in sorted(module.__all__):
+            text = inspect.getdoc(getattr(module, name)) or ""
+            text = re.split(r"\n(?:References|Examples)\n", text)[0]
+            for one in _split(name, NUMPYDOC.sub("\n", text)):
+                if not re.search(r":math:|\[\d\]_|✅|===", one[2]):
+                    yield one
 
 
 def _markdown() -> list[Path]:
@@ -200,7 +226,7 @@ def _cells() -> Iterator[tuple[str, str]]:
             yield cell.cell_type, cell.source
 
 
-def _sentences() -> Iterator[tuple[str, str]]:
+def _sentences() -> Iterator[Sentence]:
     """Yield place and sentence of all that users read."""
     for page in _markdown():
         yield from _split(page.name, _prose(page.read_text(encoding="utf-8")))
@@ -259,18 +285,21 @@ def _prose(text: str) -> str:
     return BOLD.sub(r"\1", CODE.sub("", text))
 
 
-def _split(place: str, text: str) -> Iterator[tuple[str, str]]:
+def _split(place: str, text: str) -> Iterator[Sentence]:
     """Yield the sentences of paragraphs, list items and cells of tables."""
     for block in BLOCK.split(text):
         for part in CELL.split(block) if block.startswith(("| ", "|-")) else [block]:
+            before = ""
             for sentence in END.split(BULLET.sub("", " ".join(part.split()))):
                 if len(sentence.split()) >= LEAST_WORDS and re.search(r"[a-z] [a-z]", sentence):
-                    yield place, sentence
+                    yield place, before, sentence
+                before = sentence
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Files of the sentences."""
-    parser.add_argument("--sample", type=Path, help="file for 300 sentences to mark")
+    parser.add_argument("--sample", type=Path, help="file for 600 sentences to mark")
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--marks", type=Path, help="that file, with an x before what is marked")
 
 
