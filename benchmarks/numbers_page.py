@@ -25,19 +25,19 @@ PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
 HEAD = """# Speed and reliability compared
 
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
-All times are processor seconds of one thread. Every method gets the same problem. A method reaches
-the optimum if the objective at the parameter values that it returns is at most 0.1 % above the best
-objective of all methods. These objectives come from accurate integrations. The page [All
-comparisons](benchmarks.md) contains all figures.
+All times are processor seconds of one thread. For each problem, all methods get the same model and
+measurements. A method reaches the optimum if the objective at the parameter values that it returns
+is at most 0.1 % above the best objective of all methods. igpe computes these objectives by accurate
+integrations. The page [All comparisons](benchmarks.md) contains all values.
 
 ## Compared with other methods
 
 The column "fastest other" names the fastest other method that reaches the optimum, and gives its
-total time for all starts. This is the time that a user waits. Only igpe's time includes translation
-and compilation (which take about 20 s with AMICI). After it has found the optimum, `igpe.estimate`
-also searches for other sets of values that fit equally well, and computes intervals. The other
-methods return only the optimum. igpe does not attempt a proof here (`certify=False`). The
-measurements were made on different dates (see below).
+total time for all starts. A user needs all this time, because the optimum is not known beforehand.
+Only igpe's time includes translation and compilation (which take about 20 s with AMICI). After it
+has found the optimum, `igpe.estimate` also searches for other sets of values that fit equally well,
+and computes intervals. The other methods return only the optimum. igpe does not attempt a proof
+here (`certify=False`). The times were measured on different dates (see below).
 
 """
 WINNERS = """
@@ -59,8 +59,8 @@ same unknown:
 
 """
 GROWTH = """
-For a chain of reactions, the run time of `igpe.estimate` grows as a power of each number in this
-table (`benchmarks/growth.py`):
+The table describes how the run time of `igpe.estimate` grows with the size of the problem, for a
+chain of reactions (`benchmarks/growth.py`). The column "power" gives the exponent:
 
 """
 WHEN = """

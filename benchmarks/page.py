@@ -117,14 +117,16 @@ them one after the other.
 MODELS = """
 The next table gives the processor time (in seconds) of this analysis and of its preparation, for a
 chain of reactions. igpe reads each equation at seven points in time and translates it into a CasADi
-expression. This translation takes most of igpe's time. Pyomo builds a graph of the model at two
-points in time. This graph has three times as many equations as igpe's matrix, and contains no
-derivatives.
+expression. This translation takes most of igpe's time. Pyomo builds one graph, of the
+model's equations at two points in time. This graph has three times as many equations as igpe's
+matrix, and contains no derivatives.
 
 """
 WORDS = {  # figures of overhead.json
     "wall time within ": "wall time spent in the package ",
-    "the user's builder, called twice, and checks": "two calls to the user's builder, and checks",
+    "the user's builder, called twice, and checks": (
+        "two calls to the user's function that builds the model, and checks"
+    ),
     "translated": "translation",
     "structure": "structural analysis",
     "power of n that translation grows with": "growth exponent of the translation time",
@@ -134,6 +136,7 @@ WORDS = {  # figures of overhead.json
     "single shooting, made ready": "single shooting: preparation",
     "single shooting, each of 8 starts": "single shooting: one of 8 starts",
 }
+SPACED = ("times in units of the spacing", "with the point spacing as the unit of time")
 
 
 def loaded(pattern: str) -> list[dict[tuple[str, str], float | None]]:
@@ -343,7 +346,7 @@ def smoothing() -> Iterator[str]:
         yield from _table(name, [f"{int(c.split()[1]):,}" for c in sizes])
         for method in methods:
             cells = [_smoothed(run, c, method) for c in sizes]
-            yield f"| {method} | {' | '.join(cells)} |"
+            yield f"| {method.replace(*SPACED)} | {' | '.join(cells)} |"
         yield ""
     last = cases[-1]
     told = [f"{v:.0f} ({m})" for m in methods if (v := run.get((last, f"{m}: memory"))) is not None]

@@ -74,7 +74,7 @@ def test_the_best_and_the_waterfall(serial):
     (ax,) = serial.plot()
     assert list(ax.lines[0].get_ydata()) == list(serial.objectives)
     assert serial.plot(ax)[0] is ax
-    assert f"Best objective {best.objective:.8g}, from" in str(serial)
+    assert f"Best objective {best.objective:.8g}, reached from" in str(serial)
     assert "A local optimum was reached" in serial._repr_html_()
     assert same(pickle.loads(pickle.dumps(serial)), serial)
     assert sum(serial.counts.values()) == 12

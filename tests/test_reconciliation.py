@@ -163,7 +163,7 @@ def test_what_is_not_checked_is_said():
         "detect a constant offset in glucose, ethanol and CO2, because no balance would change"
         in said
     )
-    assert "none at the level of 1 %" in said
+    assert "none at the 1 % significance level" in said
     found = reconcile(experiment(table, sigma=0.1), CARBON)
     assert found.table.groupby("name")["detectable"].count().to_dict()["pH"] == 0
     unclear = {"carbon": "6*glucose + 2*ethanol + CO2 + biomass = constant"}

@@ -81,7 +81,7 @@ def test_the_words():
     assert words(series([np.inf] * 2)) == "None of the 2 starts returned an objective."
     assert words(series(ENDS)) == (
         "Objectives of 7 starts in ascending order, from 2 to 50. 3 of them reached the best "
-        "objective; the objectives form 3 groups of equal values."
+        "objective. Number of different objectives: 3."
     )
 
 

@@ -265,9 +265,9 @@ class StateErrors:
     """One weight for each state: the reciprocal of the typical standard error of its slopes.
 
     These are the default weights. With them, the estimates do not depend on the units of the
-    states. Estimates from slopes are as accurate as with `SlopeErrors`. Estimates from increments
-    are more accurate than with `SlopeErrors` (benchmarks/weights.py), because neighbouring errors
-    are correlated.
+    states. Estimates from slopes are equally accurate with `StateErrors` and `SlopeErrors`.
+    Estimates from increments are more accurate with `StateErrors` (benchmarks/weights.py), because
+    the errors of neighbouring increments are correlated.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:

@@ -175,8 +175,8 @@ class Projected:
 
     gap         relative gap (objective - lower bound) / objective at which the search stops
     absolute    absolute gap (objective - lower bound) at which the search stops, as a fraction of
-                the sum of squares of the weighted targets. Exact data need this limit, because
-                their relative gap is not defined
+                the sum of squares of the weighted targets. Exact data need this limit: if
+                the objective is 0, the relative gap is not defined
     time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
                 point and the best lower bound found so far
     samples     maximum number of random points from which igpe chooses the starts; at each point,
@@ -185,10 +185,11 @@ class Projected:
                 1 searches for n nonlinear parameters
     seed        seed of the random points
     search      method of the local searches
-    exchange    whether to replace parameters by new ones, for example k2/kc or Ea2 - dh, each of
-                which enters either linearly or in an exponent of its own
-    otherwise   route used if residuals contain operations that cannot be enclosed, or if nonlinear
-                parameters have no bounds
+    exchange    whether to replace parameters by combinations of them, for example k2/kc or
+                Ea2 - dh, so that each new parameter either enters linearly or has an exponent
+                that contains no other parameter
+    otherwise   route used if residuals contain operations that igpe cannot enclose, or if
+                nonlinear parameters have no bounds
     """
 
     gap: float = 1e-4

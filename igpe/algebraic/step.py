@@ -160,8 +160,8 @@ class RouteSelection:
     """Methods for algebraic problems.
 
     linear  route for problems that are linear in their parameters; its optimum is always global
-    proven  route for the nonlinear problems of the first candidate
-    quick   route for the nonlinear problems of all other candidates
+    proven  route for the nonlinear problems of the first candidate of step 3
+    quick   route for the nonlinear problems of all other candidates of step 3
     factor  local optima whose objective is at most `factor` times the smallest objective also
             become candidates; values above 10 are treated as 10. The value 2 corresponds to the
             95 % confidence region for two parameters and about twelve independent values in the

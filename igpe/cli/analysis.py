@@ -117,11 +117,12 @@ def certify(
     model: Model,
     *,
     result: ResultFile = None,
-    gap: Annotated[float, typer.Option(help="Relative gap at which igpe stops the proof.")] = 1e-3,
+    gap: Annotated[float, typer.Option(help="Relative gap at which the proof is complete.")] = 1e-3,
     region: Annotated[
         float | None,
         typer.Option(
-            help="Prove the likelihood region at this confidence level (for example 0.95)."
+            help="Compute a proven enclosure of the likelihood region at this confidence level "
+            "(for example 0.95)."
         ),
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,

@@ -128,7 +128,7 @@ def simulate(
     named = dict.fromkeys(one.rpartition("=")[0].strip() for one in values or [])
     if len(named) < len(values or []):
         raise ProblemError(
-            f"--set gives two values for one of {[*named]}. Give one value for each."
+            f"--set gives one of {[*named]} more than one value. Give one value for each."
         )
     for one in values or []:
         name, _, text = one.rpartition("=")

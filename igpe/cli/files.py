@@ -236,7 +236,7 @@ def new(
         bool | None,
         typer.Option(
             "--together/--apart",
-            help="Read tables of different quantities as one experiment, or as separate ones.",
+            help="Read tables of different quantities as one experiment, or as several.",
         ),
     ] = None,
     force: Force = False,

@@ -133,6 +133,6 @@ def _times(times: npt.ArrayLike) -> FloatArray:
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
             f"The times are {times!r}; give one or more finite numbers. If you omit them, igpe "
-            "spreads the times evenly over each experiment."
+            "chooses evenly spaced times in each experiment."
         )
     return grid

@@ -114,8 +114,8 @@ class _Reduced:
                 f"{self._place()}The start values of {unknown} are to be estimated (igpe.Unknown), "
                 f"but they follow from the other start values: the equations {[*self.constraints]} "
                 f"and their derivatives constrain {len(bound)} of the {len(self.symbols.states)} "
-                f"states. Omit {unknown} from `start`; igpe computes these start values. The value "
-                "or the bounds of the variable in the model select the root."
+                f"states. Omit {unknown} from `start`; igpe computes these start values. If "
+                "there are several roots, the variable's value or bounds in the model select one."
             )
 
     def given(self, state: str) -> Any:

@@ -54,9 +54,9 @@ class Reduction:
             else "which are now algebraic variables; igpe computes their start values"
         )
         return (
-            f"The equations have index {self.index}. igpe differentiated these with respect to "
-            f"time: {rows}. {in_words(self.constraints)} {binds} {in_words(self.bound)}, {now}. "
-            f"Free states: {in_words(self.free) or 'none'}."
+            f"The equations have index {self.index}. igpe differentiated these equations with "
+            f"respect to time: {rows}. {in_words(self.constraints)} {binds} "
+            f"{in_words(self.bound)}, {now}. Free states: {in_words(self.free) or 'none'}."
         )
 
 

@@ -134,8 +134,8 @@ def elements(formula: str) -> dict[str, float]:
         )
     if unknown := [e for e in stack[0] if e not in SYMBOLS]:
         raise ProblemError(
-            f"The formula '{text}' contains {unknown}, which are not chemical elements. Write the "
-            "atoms of groups, for example 'CH3OH' and not 'MeOH'."
+            f"The formula '{text}' contains {unknown}, which are not chemical elements. Write "
+            "groups as atoms, for example 'CH3OH' instead of 'MeOH'."
         )
     return stack[0]
 

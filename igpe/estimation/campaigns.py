@@ -149,7 +149,7 @@ def compare(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Comparison:
-    """Run each of several methods from each of several starts, and compare them.
+    """Run several methods from the same starts, and compare the results.
 
     If standard deviations depend on the model, each objective uses the standard deviations of its
     own fit.
@@ -297,7 +297,7 @@ class Campaign(Shown):
         if len(reached):
             near = sum(is_same_objective(reached[0], one) for one in reached)
             count = len(self.table)
-            lines.append(f"Best objective {reached[0]:.8g}, from {near} of {count} starts.")
+            lines.append(f"Best objective {reached[0]:.8g}, reached from {near} of {count} starts.")
         if not self.complete:
             lines.append(
                 f"Interrupted: {len(self.table)} of {len(self.starts)} starts were finished."
@@ -325,8 +325,8 @@ def campaign(
     estimator  method that runs from each start
     starts     number of starts, spread within the bounds by a seeded Sobol sequence; or a list of
                starts, each with a value for every free unknown
-    seed       seed of the starts; the same seed gives the same numbers, whatever the executor and
-               the order of the starts
+    seed       seed of the Sobol sequence; with the same seed, the results do not depend on the
+               executor or on the order in which the starts run
     executor   None: run the starts one after the other in this process; a number: in that many
                processes, started by igpe; otherwise a concurrent.futures executor, or
                `dask_client.get_executor()`

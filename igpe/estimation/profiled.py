@@ -45,8 +45,8 @@ MOST = 20  # profiles
 INTEGRATIONS = 10_000  # with derivatives, that profiles of an optimum may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
-    "The intervals of {} are linearised. Accurate intervals need profile likelihoods, which igpe "
-    "could not compute within its work and time limits."
+    "The intervals of {} come from the linearised model. Accurate intervals need profile "
+    "likelihoods, which igpe could not compute within its work and time limits."
 )
 TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
 LOST = "not determined by the data"

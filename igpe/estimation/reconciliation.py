@@ -113,7 +113,7 @@ class Reconciliation(Shown):
         if self.gross_errors:
             rows.append(["Without", f"p = {self.rest:.2g}"])
         else:
-            rows.append(["Gross error", f"none at the level of {100 * self.level:g} %"])
+            rows.append(["Gross error", f"none at the {100 * self.level:g} % significance level"])
         return [rows], self.notes
 
 

@@ -26,13 +26,13 @@ from igpe.smoothing.spline_curve import Interpolation
 class Settings(Suggesting):
     """Methods for the five steps.
 
-    ladder       smoothers for step 1; the first is the smoother of the paper, and the others give
-                 further candidates
+    ladder       smoothers for step 1; the first is the smoother of Michalik, Chachuat & Marquardt
+                 (2009), and the others give further candidates
     weights      weights of the residuals in step 3
     routes       methods for the algebraic problems in step 3
-    complement   search in step 4 for the unknowns that step 3 cannot estimate. If step 3 estimates
-                 no unknown and at least 8 unknowns are free, `IteratedSearch()` replaces the
-                 default
+    complement   search in step 4 for the unknowns that step 3 cannot estimate. `IteratedSearch()`
+                 replaces the default if at least 8 unknowns are free and step 3 can estimate none
+                 of them
     correction   estimator for step 5, which corrects all unknowns at once. If the default does not
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it

@@ -57,7 +57,7 @@ NEGATIVE = 0.05  # of a spectrum's largest value
 RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is none
 CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
-TOO_FEW = "No absorbing species has enough measurement times, and standard deviations are unknown."
+TOO_FEW = "No absorbing species has spectra at enough times, and standard deviations are unknown."
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
     "{name}, computed from the spectra: {says} ({p}). The model is incomplete, or "
@@ -68,8 +68,8 @@ ONLY_BY_SIGN = (
     "not account for the bias that non-negativity causes where spectra are zero."
 )
 TOO_LARGE = (
-    "The residuals of the spectra are larger than `sigma` explains ({p}): the model is wrong, an "
-    "absorbing species is missing, or `sigma` is too small."
+    "The residuals of the spectra are larger than `sigma` can explain ({p}): the model is wrong, "
+    "an absorbing species is missing, or `sigma` is too small."
 )
 
 
@@ -205,7 +205,7 @@ def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "Requiring non-negative spectra shifted these estimates by (in standard errors): "
+            "The requirement of non-negative spectra shifted estimates (in standard errors): "
             f"{', '.join(f'{n} {m:+.1f}' for n, m in each)}. If spectra are "
             "zero at many wavelengths, this requirement biases the estimates. The intervals are "
             "therefore those of nonnegative=False, extended to include the estimates."

@@ -66,8 +66,8 @@ def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
         f"{count} other local {'optimum' if count == 1 else 'optima'} from step 3 came close to "
-        f"the best, but igpe did not correct {'it' if count == 1 else 'them'}. To correct more "
-        "optima, increase RouteSelection(most=...)."
+        f"the best, but igpe did not correct {'it' if count == 1 else 'them'} in step 5. To "
+        "correct more candidates, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 
@@ -126,7 +126,7 @@ def rank_notes(
         (
             those(apart) if errors.held.any() else "",
             f"the errors are valid only with {those(errors.held)} held at the bound. Away from the "
-            "bound, the measurements do not determine them.",
+            f"bound, the measurements do not determine {those(apart)}.",
         ),
         (
             listed(lost) if singular > CLEAR else "",
@@ -466,9 +466,10 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         assumed = assumed_sizes(problem, rows[: problem.size])
         how = ", so igpe weights each quantity by the size of its own residuals"
-        few = f"For {listed(assumed)}, igpe assumed a value (too few data). " * bool(assumed)
+        these = "this value" if len(assumed) == 1 else "these values"
+        few = f"For {listed(assumed)}, igpe assumed {these} (too few data). " * bool(assumed)
         if len(assumed) == len(sizes):
-            how = "; there are too few measurements to estimate them, so igpe assumed these"
+            how = "; there are too few measurements to estimate them, so igpe assumed these values"
             few = ""
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
@@ -484,8 +485,8 @@ def _actions(steps: Steps) -> tuple[str, ...]:
         *(*structure.warnings, *problem.grid_remarks),
         *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED)),
         *(
-            f"No measured quantity depends on {n}, which was held fixed. Measure "
-            f"{either(structure[n].measure)} as well, or fix it."
+            f"No measured quantity depends on {n}, so igpe did not estimate {n}. Measure "
+            f"{either(structure[n].measure)} as well, or fix {n}."
             for n in lost
             if structure[n].measure
         ),

@@ -24,7 +24,7 @@ from igpe.results.residual_table import standardised
 
 CONFIRMED = 0.01  # of the sum of squares, by which another integration may differ
 NOT_CONFIRMED = (
-    "Another integration with the same values has a different sum of squares: the model amplifies "
+    "Another integration at the same values gives a different sum of squares: the model amplifies "
     "small errors (it may be chaotic or unstable). Plotted curves depend on the integrator."
 )
 

@@ -79,7 +79,7 @@ EQUATIONS_MODEL = '''
 def model(times):
     """The equations. Replace these placeholders with your own right-hand sides.
 
-    In the placeholders, each quantity forms at a constant rate and decays in proportion to itself:
+    In the placeholders, each quantity forms at a constant rate and decays at a first-order rate:
 
         d{first}/dt = {first}_made - {first}_lost * {first}
     """
@@ -205,8 +205,8 @@ def draft(
     fastest = FASTEST / shortest  # in one over the table's time
     if reactions:
         fields, starts = _by_reactions(book, reactions, begin, fastest)
-        thermal = ", with Arrhenius constants" * (_temperature(book) is not None)
-        sentence = f"The model: {', '.join(reactions)}, by mass action{thermal}."
+        thermal = " and Arrhenius constants" * (_temperature(book) is not None)
+        sentence = f"The model: {', '.join(reactions)}, with mass-action kinetics{thermal}."
     else:
         fields, starts = _by_equations(book, begin, fastest)
         sentence = "The equations are placeholders: write yours in the function model()."

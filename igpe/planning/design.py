@@ -257,7 +257,7 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
         parts.sort()
         moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
-            f"Not estimable: no measurement depends on a joint change of {' and '.join(moves)}."
+            f"Not estimable: no measurement responds if {' and '.join(moves)} change together."
         )
     return lines
 
@@ -346,7 +346,7 @@ def design(
     sizes: Mapping[str, float] = EMPTY,
     budgets: Budget | Sequence[Budget] = (),
 ) -> Plan:
-    """Choose conditions and samples for the next experiments, to obtain small standard errors.
+    """Choose conditions and sampling times for the next experiments, to reduce standard errors.
 
     problem      model and previous experiments, whose information is included; or a
                  `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest). The
@@ -377,9 +377,9 @@ def design(
                  included
     samples      for a robust design: the number of sets of values to draw from the distribution of
                  the estimates, or a table of such sets with a column for each unknown. The design
-                 then maximises the mean of Φ over `parameters` and these sets
+                 then maximises the mean of Φ (see `DOptimal`) over `parameters` and these sets
     budgets      one or several `Budget`s, which limit the cost, feed, time or number of samples.
-                 If they do not cover all `experiments`, the plan has fewer
+                 If the budgets do not cover all `experiments`, the plan contains fewer
     pool, starts  number of random experiments, and number of local searches from the best of them
     seed         seed of the random experiments and searches
     integrator   the method that integrates the model with its sensitivities

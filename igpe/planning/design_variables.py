@@ -186,10 +186,10 @@ class Sampling(Checked):
     candidates  times at which a sample may be taken; a time listed twice may be sampled twice
     at_most     maximum number of samples in each experiment; None: all candidates
     spacing     minimum time between two samples
-    quantities  maximum number of measured quantities, which are the same in all planned
-                experiments; None: all
+    quantities  maximum number of quantities to measure; None: all. All planned experiments
+                measure the same quantities
     free        whether samples may be taken at any time between the first and the last candidate;
-                igpe chooses the times to a thousandth of this range, and requires `at_most`
+                igpe chooses the times in steps of 1/1000 of this range, and requires `at_most`
     raises      ProblemError for times that are not finite numbers, and for invalid counts
     """
 
@@ -220,8 +220,8 @@ class Sampling(Checked):
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidate times in ascending order; replicates are adjacent. igpe first
-        searches free times on a coarse grid."""
+        """(n,) the candidate times in ascending order; replicates are adjacent. For free times,
+        these are the times of the coarse grid that igpe searches first."""
         return self._grid(ROUGH) if self.free else np.array(self.candidates, dtype=float)
 
     @property

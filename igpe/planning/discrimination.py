@@ -51,14 +51,14 @@ class RivalPlan(LaboratoryPlan, Shown):
     power        table with the index (`right`, `rival`) and the columns `delta_before` (current
                  AICc of the rival minus AICc of the right model), `expected` (expected increase in
                  the rival's sum of squares after the planned experiments and a new fit), and
-                 `power` (probability that the rival's AICc is then worse by 10, so that the rival
-                 has no support)
+                 `power` (probability that the rival's AICc is then worse by more than 10, so that
+                 the rival has no support)
     criterion    the requested criterion
     efficiency   proved lower bound on the criterion's value for the chosen samples, relative to
                  its value for the best choice with the same settings; NaN if there is no proof
     courses      table of the predictions on a fine grid, with the columns `rival`, `experiment`,
                  `name`, `time`, `predicted`, `error` (standard error of the prediction) and `sigma`
-                 (of a measurement)
+                 (standard deviation of a measurement)
     sigma_known, deviations, units, seed, notes  as in `Plan`
     """
 

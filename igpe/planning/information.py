@@ -73,7 +73,7 @@ class _OfInterest:
 class DOptimal(_OfInterest):
     """Criterion that minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k.
 
-    The criterion does not depend on units.
+    The criterion does not depend on the units of the unknowns.
     """
 
     meaning = "geometric mean relative error, det(C)^(1/2n)"

@@ -218,7 +218,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
                  `time`, `predicted` and `sigma`
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
                  and the planned experiments contain no standard deviations
-    starts       exp(-Φ/2) of the local searches, best first
+    starts       values of exp(-Φ/2) that the local searches reached, best first
     seed         seed of the random experiments
     weights      table of the best continuous design with the same settings: how often each sample
                  is taken if the numbers of samples need not be integers, with the columns

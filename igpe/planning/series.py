@@ -48,10 +48,10 @@ class DesignSeries(Shown):
     """A series of plans and their measurements, stored in a file after each change.
 
     path       path of the file; if it exists, igpe continues the stored series
-    problem    the problem with the measurements before the series, or a `ProblemWithoutData`
-    functions  a dict {input: function of time} for inputs that are such functions; the file
-               contains only the names of the functions
-    raises     DataError if the file contains no series of plans, does not fit the problem, or
+    problem    the problem with the measurements made before the series, or a `ProblemWithoutData`
+    functions  a dict {input: function of time} for inputs given as functions; the file contains
+               only the names of the functions
+    raises     DataError if the file contains no series of plans, does not match the problem, or
                cannot be created
     """
 
@@ -80,8 +80,8 @@ class DesignSeries(Shown):
             self._with(self._record.sheets)
         except IgpeError as error:
             raise DataError(
-                f"The series in '{path}' does not fit the problem. {error} Give the problem with "
-                "the measurements before the series, or another path."
+                f"The series in '{path}' does not match the problem. {error} Pass the problem with "
+                "which the series started, or another path."
             ) from None
 
     @property
@@ -96,7 +96,7 @@ class DesignSeries(Shown):
 
     @property
     def problem(self) -> Problem | ProblemWithoutData:
-        """The problem with all measurements so far."""
+        """The problem, including all measurements made so far."""
         return self._with(self._record.sheets)
 
     def _with(self, sheets: Sequence[Mapping[str, Any]]) -> Problem | ProblemWithoutData:
@@ -152,7 +152,7 @@ class DesignSeries(Shown):
         self._store(replace(self._record, sheets=sheets))
 
     def discard(self) -> None:
-        """Remove the measurements of the last plan from the file, or the plan if it has none."""
+        """Remove the last plan's measurements from the file; if it has none, remove the plan."""
         record = self._record
         if self.open_plan is None:
             self._store(replace(record, sheets=record.sheets[:-1]))

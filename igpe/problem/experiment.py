@@ -306,8 +306,9 @@ class Experiment(Suggesting):
         return made
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
-        """Return a copy of the experiment with another table, without spectra and with standard
-        deviations of 1, for a model that has more quantities.
+        """Return a copy of the experiment with another table, for a model with more quantities.
+
+        The copy has no spectra, and all its standard deviations are 1.
 
         table  table of measurements, with the column names and units of the model
         """

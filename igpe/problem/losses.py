@@ -295,7 +295,8 @@ class Prior(Checked):
         if not sound or not np.isfinite(self._distribution.logpdf(self._distribution.median())):
             raise ProblemError(
                 f"A {self.law} prior has the parameters {self.parameters}; expected "
-                f"{counted(LAWS[self.law].size, 'number')} that give a positive width."
+                f"{counted(LAWS[self.law].size, 'number')} that define a "
+                "distribution of positive width."
             )
 
     @property

@@ -373,7 +373,7 @@ class Problem(Suggesting):
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def of_experiments(self, names: Sequence[str]) -> "Problem":
-        """Return a copy with only the named experiments. None of their unknowns may be local.
+        """Return a copy with only the named experiments, which must not have local unknowns.
 
         raises  ProblemError if none of the named experiments exists
         """

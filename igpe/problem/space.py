@@ -93,11 +93,11 @@ class FiniteDifference:
     intervals  number of intervals, of about equal length. igpe keeps the points that the model's
                ContinuousSet already has, and adds points between them
     scheme     formula for first derivatives. "backward" (for flow towards larger x): upwind, first
-               order and robust, but it smears fronts as dispersion with the coefficient speed *
-               (interval length) / 2 would. "backward2": upwind with three points, second order; it
-               may overshoot at fronts. "forward" and "forward2": the corresponding formulas for
-               flow towards smaller x. "central": second order, for diffusion. Formulas for second
-               derivatives are central and second-order
+               order and robust, but it smears fronts as if the dispersion coefficient
+               were larger by speed * (interval length) / 2. "backward2": upwind with three points,
+               second order; it may overshoot at fronts. "forward" and "forward2": the
+               corresponding formulas for flow towards smaller x. "central": second order, for
+               diffusion. Formulas for second derivatives are central and second-order
     raises     ProblemError for fewer than two intervals, or for an unknown scheme
 
     If the scheme has no formula for a first derivative in a boundary condition, igpe uses the slope

@@ -130,7 +130,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def basis(self) -> FloatArray | None:
-        """(n_wavelengths, m) orthonormal basis of smooth spectra divided by `noise`, or None."""
+        """(n_wavelengths, m) orthonormal basis for (smooth spectra) / `noise`; None without one."""
         if not self.smooth:
             return None
         from scipy.interpolate import BSpline  # noqa: PLC0415 - few need it
@@ -235,7 +235,7 @@ class Spectra(Suggesting):
         """Return the spectra corrected for the offset and scale that light scattering causes.
 
         "snv" subtracts from each spectrum its mean and divides the difference by the standard
-        deviation of the spectrum. "msc" fits each spectrum by an offset plus a scale times the mean
+        deviation of the spectrum. "msc" fits an offset plus a scale times the mean spectrum to each
         spectrum; it subtracts the offset and divides by the scale. Both methods also remove changes
         in the total absorbance that the reaction causes: use them only if these changes are small.
         Corrected spectra can be negative, so `nonnegative` is set to False.
@@ -247,7 +247,7 @@ class Spectra(Suggesting):
         if self.pure:
             raise DataError(
                 "The corrected spectra are not sums of the known spectra of "
-                f"{', '.join(self.pure)}, because each spectrum gets its own scale. Omit the "
+                f"{', '.join(self.pure)}, because each spectrum is scaled separately. Omit the "
                 "argument `pure`, or do not correct the spectra."
             )
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
@@ -318,7 +318,7 @@ class Spectra(Suggesting):
         (backward).
 
         A contribution appears at the time at which a forward singular value rises above the noise.
-        A contribution vanishes at the time at which a backward singular value falls into the noise
+        A contribution vanishes at the time at which a backward singular value falls to the noise
         (Maeder, Anal. Chem. 59 (1987), 527).
 
         returns  a table indexed by time, with the columns (forward, 1), ..., (backward, 1), ...
@@ -535,8 +535,8 @@ def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) ->
     is_number = isinstance(unwanted, int) and not isinstance(unwanted, bool) and unwanted >= 1
     if not (unwanted is None or unwanted == "constant" or is_number):
         raise DataError(
-            f"`unwanted` is {shown(unwanted)}; give 'constant', the number of contributions that "
-            "vary in time, or None."
+            f"`unwanted` is {shown(unwanted)}; give 'constant', None, or the number of "
+            "contributions that vary in time."
         )
     if nonnegative and (smooth or is_number):
         what = f"smooth={smooth}" if smooth else f"unwanted={unwanted}"

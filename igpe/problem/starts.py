@@ -122,6 +122,7 @@ def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
     if not isinstance(key, float) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
         raise ProblemError(
             f"The start profile of '{name}' has no value at {key}; it has values at "
-            f"{list(table)[:SHOWN]}. Give each member a value, or values on both sides of it."
+            f"{list(table)[:SHOWN]}. Give each member a value, or values on both sides for "
+            "interpolation."
         )
     return float(np.interp(key, x, [table[p] for p in sorted(table)]))

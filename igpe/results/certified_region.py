@@ -56,10 +56,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     `DynamicCertificate`.
 
     level         confidence level, for example 0.95
-    simultaneous  True: the region is for all unknowns together; False: it is for each unknown
+    simultaneous  True: the level holds for all unknowns together; False: it holds for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
-    rise          allowed rise in the sum of squares above `objective`
+    rise          allowed rise in the sum of squares above S_min, computed with `objective` as S_min
     precision     requested precision, as a fraction of each interval's width
     regions       separate boxes that contain the region
     undecided     (lower, upper) corners of the smallest box that contains all undecided boxes
@@ -171,10 +171,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         if not self.closed:
             return f"{_counted(many, 'region')} found so far; others may exist"
         if known < many:
-            return (
-                f"it lies entirely in {_counted(many, 'box')} (proved); number of boxes that are "
-                f"proved to contain a part of it: {known}"
-            )
+            verb = "are" if known > 1 else "is"
+            parts = f", {known or 'none'} of which {verb} proved to contain a part of it"
+            return f"it lies entirely in {_counted(many, 'box')} (proved){parts * (many > 1)}"
         if many == 1:
             return "one region; there is no second region outside its box (proved)"
         nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")

@@ -166,12 +166,12 @@ READING = (
 
 
 def identifiability(result: ResultData) -> Section:
-    """How the measurements determine each unknown, and which estimates are correlated."""
+    """How each unknown is estimated, whether it is identifiable, which estimates correlate."""
     # Lines that begin with an unknown are rows; the others are remarks on all of them.
     lines = [line.partition("  ") for line in result.structure.splitlines()]
     rows = [(name, how.strip()) for name, _, how in lines if name in result.parameters and how]
     remarks = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
-    caption = "How the measurements determine each unknown"
+    caption = "How igpe estimates each unknown, and whether it is identifiable"
     written = wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, remarks))
     drawn = [
         wide(figure(f"Equations of {one.title}", one.words, partial(draw_map, one), size(one)), MAP)
@@ -184,7 +184,7 @@ def identifiability(result: ResultData) -> Section:
     if len(combined) > 1:  # one unknown combines with nothing
         texts = combined.map(lambda v: f"{v:.3g}")
         texts.insert(0, "relative standard error", texts.pop("standard_error"))
-        caption = "Relative changes of the unknowns, the least certain combination first"
+        caption = "Combinations of unknowns, least certain first: relative change of each unknown"
         written += frame_table(texts, caption)
     return Section("Identifiability", written)
 
@@ -246,12 +246,14 @@ def candidates(result: ResultData) -> Section:
     )
 
 
-CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from these curves."
+CURVES = (
+    "igpe smooths the measurements. Steps 2 and 3 take states and slopes from the smoothed curves."
+)
 SLOPES = (
     "If all states in an equation are smoothed, the equation predicts a slope without integration "
-    "(step 2, see Identifiability). Step 3 fits the unknowns of these equations to the slopes, "
-    "with a proof if possible. The sums of squares and bounds below refer to the slopes, not to "
-    "the fit to the measurements."
+    "(step 2, see Identifiability). Step 3 fits the unknowns of these equations to the slopes "
+    "and, if possible, proves that this fit is globally optimal. The sums of squares and bounds "
+    "below refer to the slopes, not to the fit to the measurements."
 )
 DYNAMICS = (
     "Step 4 integrates the model over time and estimates the remaining unknowns. Step 5 corrects "

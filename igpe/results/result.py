@@ -47,10 +47,10 @@ class Result(ResultData, Stored, name="result", number=1):
                   the column `relative_sigma` is added. If some standard deviations were estimated
                   (`EstimatedSigma`), the column `sigma_estimated` is 1 for these and 0 for others.
                   If values below a limit of detection were left out, the column `limit` contains
-                  the largest limit of the quantity. If errors are correlated, the column `whitened`
-                  contains (residual - its prediction from the preceding residuals) / (remaining
-                  standard deviation), and the column `conditional` contains the fraction of the
-                  standard deviation that remains
+                  the largest limit of the quantity. If errors are correlated, igpe predicts each
+                  residual from the preceding residuals. The column `whitened` then contains the
+                  prediction error divided by its standard deviation, and the column `conditional`
+                  contains this standard deviation as a fraction of `sigma`
     curves        table on a fine grid, with the columns `experiment`, `name`, `time`, `fitted`,
                   `smoothed` and `smoothed_error`; if errors are known, the columns `lower` and
                   `upper` contain the limits of the linearised band of the fitted model
@@ -74,8 +74,8 @@ class Result(ResultData, Stored, name="result", number=1):
                   measurements
     unprovable    reason why `igpe.certify` does not support the problem; empty if it supports the
                   problem
-    spectral      the fits of the spectra: pure spectra, residuals and scatter; `spectra` is the
-                  table of the pure spectra
+    spectral      the fits of the spectra: pure spectra, residuals and scatter; the property
+                  `spectra` is the table of the pure spectra
     correlations  estimated correlations of errors, by name
     """
 

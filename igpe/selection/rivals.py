@@ -286,8 +286,9 @@ def rivals(
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
                       others; requires at least two experiments, and every unknown must occur in at
                       least two of them
-    behaviour  whether to check rivals that these measurements do not distinguish: could more
-               measurements of the same quantities, under the same conditions, distinguish them?
+    behaviour  whether to analyse rivals that these measurements do not distinguish: igpe checks
+               whether more measurements of the same quantities, under the same conditions, could
+               distinguish them
     nested     a dict {smaller rival: larger rival that contains it}; None: igpe identifies such
                pairs from the names of the unknowns
     executor, store, timeout   executor, store and time limit of the fits, as for `igpe.campaign`;
@@ -314,8 +315,8 @@ def rivals(
     pairs: list[Containment] = []
     if behaviour and complete and any(p.has_spectra for p in problems.values()):
         notes.append(
-            "igpe ranks rivals with spectra, but does not check whether more measurements could "
-            "distinguish them."
+            "igpe did not check whether more measurements could distinguish the rivals: this check "
+            "does not support spectra."
         )
     elif behaviour and complete:
         tell("Comparing the rivals that the measurements do not distinguish")
@@ -456,9 +457,9 @@ def _lines(found: Rivals) -> Iterator[str]:
         yield f"{name} could not be fitted: {why}"
     for one, other in found.same:
         yield (
-            f"{one} and {other} have the same outputs (igpe fitted them to each other for a few "
-            "sets of parameter values): no measurement of the same quantities under the same "
-            "conditions can distinguish them."
+            f"{one} and {other} have the same outputs (igpe fitted each to outputs of the other, "
+            "for a few sets of parameter values): no measurement of the same quantities under the "
+            "same conditions can distinguish them."
         )
     both = {*found.same, *(pair[::-1] for pair in found.same)}
     for right, rival in found.contained:

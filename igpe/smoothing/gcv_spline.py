@@ -146,12 +146,13 @@ class GcvSpline:
     Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); standard errors are Bayesian (Wahba
     1983). Time and memory are proportional to the number of measurements.
 
-    With the boundary correction, the curve is an average of curves with penalties on the fourth and
-    fifth derivatives, unless a feature is sharp and GCV clearly prefers the natural spline. If
-    there are fewer than 8 distinct times, or a gap is longer than a quarter of the time range, the
-    curve is the natural spline. With fewer than 4 distinct times, this spline is a line or a
-    constant. The natural spline is exact for at most 3000 distinct times; for more times, it has
-    3000 knots. If every value is exact, the curve is the spline through all values.
+    With the boundary correction, the curve is a weighted average of two splines: one has a penalty
+    on its fourth derivative, the other on its fifth (only with at least 9 distinct times). If the
+    data have a sharp feature and GCV clearly prefers the natural spline, igpe uses that spline
+    instead. If there are fewer than 8 distinct times, or a gap is longer than a quarter of the time
+    range, the curve is also the natural spline. With fewer than 4 distinct times, this spline is a
+    line or a constant. The natural spline is exact for at most 3000 distinct times; for more times,
+    it has 3000 knots. If every value is exact, the curve is the spline through all values.
 
     boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor by which the chosen penalty on f'' is multiplied; 0.01, for example,
@@ -166,7 +167,9 @@ class GcvSpline:
         """Description of the smoothed data in reports."""
         factor = self.penalty_factor
         return (
-            "smoothed data" if factor == 1 else (f"data smoothed with {factor:g} times the penalty")
+            "smoothed data"
+            if factor == 1
+            else f"data smoothed with {factor:g} times the GCV penalty"
         )
 
     def smooth(

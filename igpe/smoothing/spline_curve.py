@@ -140,7 +140,7 @@ class Interpolation:
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """See `Smoother.smooth`; the penalty is 0, with one degree of freedom for each time."""
+        """See `Smoother.smooth`; the curve has one degree of freedom for each distinct time."""
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, data.times.size - 1)

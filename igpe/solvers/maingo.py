@@ -53,7 +53,7 @@ class MAiNGO:
     options      additional options for MAiNGO: (("BAB_maxIterations", 1000), ...)
 
     Every variable needs finite bounds, unless an equation defines it. MAiNGO itself supports no
-    time limit below 10 s. At a lower limit, igpe stops MAiNGO, and the incumbent is lost.
+    time limit below 10 s. If the limit is shorter, igpe stops MAiNGO, and the incumbent is lost.
     """
 
     gap: float = 1e-4

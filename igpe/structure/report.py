@@ -186,7 +186,7 @@ def _certainty(exact: Identifiability) -> list[str]:
     several = [n for n in exact.names(Identifiable.YES) if n not in exact.values]
     if several and not exact.numerical:
         why = f": {exact.why_not}" * bool(exact.why_not)
-        lines.append(f"Globally undecided are {in_words(several)}{why}.")
+        lines.append(f"Global identifiability of {in_words(several)} is undecided{why}.")
     return lines
 
 

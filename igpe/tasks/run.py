@@ -121,7 +121,7 @@ class Store:
 RETRIES = 3  # of an item whose worker died
 AT_ONCE = 100  # outcomes read from the store before they are passed on
 STORE = or_none(instance_of(str, Path))._replace(expected="the path of a file, or None")
-EXECUTOR = Rule(lambda v: not is_count(v) or v != 0, "1 process or more, or None")
+EXECUTOR = Rule(lambda v: not is_count(v) or v != 0, "one or more processes, or None")
 
 
 @dataclass(frozen=True)

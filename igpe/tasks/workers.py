@@ -161,7 +161,8 @@ THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 STARTS = 10  # of an item whose workers die before they are ready
 UNREADY = (
     f"{STARTS} consecutive processes died while they prepared the problem (out of memory, or a "
-    "crash in compiled code). First solve the problem without `executor` and `timeout`."
+    "crash in compiled code). Solve the problem without `executor` and `timeout` to find "
+    "the cause."
 )
 
 

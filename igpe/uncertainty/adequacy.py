@@ -57,7 +57,10 @@ NO_OPTIMUM = (
     "A change in the unknowns would still lower the sum of squares: the search stopped early, "
     "or a constraint is active."
 )
-TOO_FEW = "No measured quantity has enough measurements, and standard deviations are unknown."
+TOO_FEW = (
+    "No measured quantity has enough measurements for a test, and the standard deviations are "
+    "unknown."
+)
 MOST_OFF = 0.25  # of the measurements: more outliers are not the measurements' fault
 OFF = (
     "{} of {} measurements are outliers: the model is wrong, or standard deviations are too small."

@@ -202,18 +202,18 @@ class ParametricBootstrap:
 
 @dataclass(frozen=True)
 class ResidualBootstrap:
-    """Errors for the bootstrap, drawn with replacement from the residuals of the same column.
+    """Bootstrap errors, drawn with replacement from the residuals of the same quantity.
 
     The residuals are first divided by sqrt(1 - leverage), because a fit makes residuals smaller
     than the errors, and then centred (Davison & Hinkley, Bootstrap Methods and their Application,
     1997, section 6.2.3). The method makes no assumption about the distribution of errors. Only the
-    ratios of standard deviations within a column matter.
+    ratios of the standard deviations of one quantity matter.
     """
 
     def draw(self, base: Likelihood) -> Draw:
         """Return a function that draws the errors of one replication.
 
-        raises ProblemError for a column with fewer than 5 measurements
+        raises ProblemError for a quantity with fewer than 5 measurements
         """
         pool, spread, columns = self._pool(base), _spread(base), _columns(base)
 
@@ -409,7 +409,7 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
     remarks = (
         (WIDER in table,
          f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
-         "igpe drew sigma for each refit, so the intervals correspond to those of Student's t."),
+         "igpe drew sigma for each refit, so the intervals correspond to Student's t intervals."),
         (failed,
          f"{failed} of {made} refits did not converge, and the intervals do not use them. If many "
          "refits fail, the intervals are too short."),

@@ -33,7 +33,7 @@ from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
-NO_ESTIMATE = "{'k1': 0.5}, or what igpe.estimate or the `estimate` of a method returns"
+NO_ESTIMATE = "{'k1': 0.5}, or an estimate that igpe.estimate or a method returned"
 NO_ERRORS = (
     "There are at least as many unknowns as measurements, so the errors cannot be estimated. "
     "Specify standard deviations for the experiments: Experiment(sigma=...)."
@@ -111,12 +111,12 @@ def likelihood(
     if not problem.loss.is_squares:
         raise Unsupported(
             f"{owner} supports only least squares; the problem has {type(problem.loss).__name__}. "
-            "The result of igpe.estimate has standard errors and intervals for this loss."
+            "Use the standard errors and intervals in the result of igpe.estimate."
         )
     if problem.sigma_estimated and not deviations_too:
         raise Unsupported(
             f"{owner} does not support estimated standard deviations (igpe.EstimatedSigma). "
-            "igpe.profile and igpe.predict support them; or give standard deviations as numbers."
+            "Use igpe.profile or igpe.predict, or give standard deviations as numbers."
         )
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values, estimate)

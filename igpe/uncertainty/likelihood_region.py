@@ -69,7 +69,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region from the likelihood ratio."
         return [rows], [
             words,
-            *[f"Parts of the region's edge are not determined by the likelihood ratio: {ends}."]
+            *[f"Parts of the region's edge do not lie on the likelihood contour: {ends}."]
             * bool(ends),
         ]
 

@@ -46,7 +46,7 @@ def compare_models(
     """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; log L includes the terms of priors. The weights are proportional
+    unknowns and n measurements; log L includes the prior terms. The weights are proportional
     to exp(-delta / 2). A likelihood ratio test compares a nested model with the larger model; it
     uses the chi-squared distribution if sigma is known, and otherwise the F distribution.
 
@@ -86,8 +86,8 @@ def refuse_robust(names: Sequence[str]) -> None:
     if names:
         raise Unsupported(
             f"{in_words(names)} cannot be compared with other models, because a robust loss (Huber "
-            "or L1) is not a likelihood. Omit the argument `loss`. From the measurements of all "
-            "models, remove the outliers that `result.outliers()` lists."
+            "or L1) is not a likelihood. Omit the argument `loss`. Remove the outliers that "
+            "`result.outliers()` lists, the same ones for every model."
         )
 
 
@@ -204,7 +204,7 @@ def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     if many := [str(n) for n in table.index if not np.isfinite(deltas[n])]:
         yield (
             f"{in_words(many)} {'has' if len(many) == 1 else 'have'} no finite AICc, which needs "
-            "at least two measurements more than unknowns."
+            "at least two more measurements than unknowns."
         )
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
     if close:

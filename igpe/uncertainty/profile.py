@@ -107,11 +107,11 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     parameters    values of these unknowns at the optimum
     objective     the sum of squares at the optimum, or, if standard deviations are estimated, -2
                   log-likelihood up to a constant
-    rise          increase in the objective at the endpoints of intervals, from the chi-squared
-                  distribution, or from the F distribution if sigma is unknown
+    rise          increase in the objective that defines the ends of each interval; from the
+                  chi-squared distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one `Profile` for each requested unknown
-    linearised    a dict {unknown: (lower, upper)} from the covariance, for comparison
+    linearised    linearised intervals for comparison: a dict {unknown: (lower, upper)}
     integrations  number of integrations of the full model with derivatives; 0 for collocation
     seconds       wall time
     notes         remarks for the user
@@ -143,8 +143,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     def range_of(self, name: str) -> tuple[float, float]:
         """Return the smallest and largest values that an unknown takes on the profiles.
 
-        igpe counts only points at which the objective has risen by at most `rise`. The interval of
-        the unknown includes at least these values, even if the unknown itself has no profile.
+        igpe counts only points at which the objective has risen by at most `rise`. The profile
+        interval of the unknown contains at least this range, even if the unknown has no profile.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise
@@ -173,7 +173,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the rise in the sum of squares for each unknown, and its linearisation."""
+        """Plot the profile (rise in the objective) of each unknown, and its linearisation."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -391,9 +391,9 @@ def profile(
                 integrated at the estimate or no profile could be computed; other errors as in
                 `igpe.campaign`
 
-    If a profile reaches a better optimum, all profiles restart there, and a note says so. The
-    interval of an unknown also includes its values at those points on the profiles of other
-    unknowns that fit the measurements well enough.
+    If a profile reaches a better optimum, all profiles restart there, and a note says so. If a
+    point on the profile of one unknown fits the measurements well enough, the intervals of the
+    other unknowns also include their values at this point.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)
@@ -590,8 +590,8 @@ def _better_sentence(
         "These are the profiles of the better optimum."
         if again
         else (
-            "These are still the profiles of the worse optimum. Estimate again from the better "
-            "optimum."
+            "These are still the profiles of the worse optimum. Estimate again, starting at the "
+            "better optimum."
         )
     )
     return (

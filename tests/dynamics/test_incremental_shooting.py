@@ -194,7 +194,7 @@ def test_a_bad_fit_is_told_and_tried_again():
     problem = Problem(lotka.model, parameters=list(lotka.TRUTH), experiments=run)
     found = IncrementalShooting(restarts=Restarts(count=2)).estimate(problem, lotka.PAPER_START)
     assert found.method.startswith("best of 3 starts")
-    assert any("larger than the measurement errors explain" in note for note in found.notes)
+    assert any("larger than the measurement errors can explain" in note for note in found.notes)
 
 
 def test_the_optimum_of_bulirschs_problem_is_limited_by_its_integration():

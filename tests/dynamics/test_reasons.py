@@ -161,7 +161,7 @@ def test_work_of_all_starts_is_counted():
     every = sum(h.iterations * h.share for h in (*found.trail, *found.elsewhere))
     assert found.equivalent_iterations == pytest.approx(every)
     assert found.equivalent_iterations > own
-    assert f"{own:.3g}; including all further starts" in igpe.plots.horizon_table(found)
+    assert f"{own:.3g} for the best start" in igpe.plots.horizon_table(found)
 
 
 def test_many_starts_keep_the_status_and_the_horizons():

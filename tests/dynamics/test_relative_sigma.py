@@ -309,11 +309,11 @@ def test_an_assumed_weight_is_called_so():
     few = table(7)
     few.loc[few.index[2:], "b"] = np.nan
     notes = igpe.estimate(problem(few)).notes
-    assert any("For b, igpe assumed a value (too few data)." in n for n in notes)
+    assert any("For b, igpe assumed this value (too few data)." in n for n in notes)
 
 
 def test_weights_that_are_all_assumed_do_not_follow_residuals():
     few = table(15, times=TIMES[::5])
     (said,) = [n for n in igpe.estimate(problem(few)).notes if "igpe assumed" in n]
-    assert "too few measurements to estimate them, so igpe assumed these: a " in said
+    assert "too few measurements to estimate them, so igpe assumed these values: a " in said
     assert "own residuals" not in said

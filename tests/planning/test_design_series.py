@@ -152,5 +152,5 @@ def test_a_sheet_may_have_notes_and_a_wrong_one_is_not_stored(planned_file, tmp_
     series.add(sheet.assign(day=pd.Timestamp("2024-05-01"), note=pd.NA))
     again = P.DesignSeries(path, nothing()).problem
     assert again.experiments[0].measurements.of("A")[1] == pytest.approx(sheet["A"])
-    with pytest.raises(igpe.errors.DataError, match="does not fit the problem"):
+    with pytest.raises(igpe.errors.DataError, match="does not match the problem"):
         P.DesignSeries(path, again)  # its measurements would count twice

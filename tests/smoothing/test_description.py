@@ -19,7 +19,10 @@ class Mine:
     ("smoother", "expected"),
     [
         (igpe.smoothing.GcvSpline(), "smoothed data"),
-        (igpe.smoothing.GcvSpline(penalty_factor=0.1), "data smoothed with 0.1 times the penalty"),
+        (
+            igpe.smoothing.GcvSpline(penalty_factor=0.1),
+            "data smoothed with 0.1 times the GCV penalty",
+        ),
         (igpe.smoothing.Interpolation(), "interpolated data"),
         (
             igpe.smoothing.BootstrapErrors(igpe.smoothing.Interpolation()),

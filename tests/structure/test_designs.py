@@ -148,4 +148,4 @@ def test_more_pieces_than_can_be_expanded_are_undecided():
     case = Known("many", LINEAR, "a b", "x", ONE, "", "", inputs=({"u": table},))
     exact = igpe.check(case.problem()).exact
     assert set(exact.verdicts.values()) == {Identifiable.UNDECIDED}
-    assert exact.why.startswith("an input has too many pieces. igpe.check(")
+    assert exact.why.startswith("a piecewise input has too many segments. igpe.check(")

@@ -338,7 +338,7 @@ def test_an_executor_that_never_answers_is_told(tmp_path):
             ProblemError,
             "`executor` is 'dask'; expected a number of processes",
         ),
-        ({"executor": 0}, ProblemError, "1 process or more"),
+        ({"executor": 0}, ProblemError, "one or more processes"),
         ({"executor": -1}, ProblemError, "`executor` is -1"),
         ({"executor": ProcessPoolExecutor}, ProblemError, "expected a number of processes"),
         ({"timeout": 0}, ProblemError, "a positive number, or None"),

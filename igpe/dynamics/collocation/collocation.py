@@ -83,8 +83,8 @@ class Collocation(Checked):
     max_refinements  maximum number of meshes after the first
     time_limit       time limit in seconds for each call, or for each fit if weights depend on the
                      model; None: no limit
-    most_work        limit on iterations times values of states on the first mesh, for all starts of
-                     `estimate_each` together; None: no limit
+    most_work        limit on the work of `estimate_each` for all starts together, where work is
+                     iterations times the number of state values on the first mesh; None: no limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()
@@ -123,13 +123,14 @@ class Collocation(Checked):
         starts: Sequence[Mapping[str, float]],
         profiles_of: Sequence[Sequence[Profile]] = (),
     ) -> list[Estimate]:
-        """Return one Estimate for each start, in the same order; at `most_work`, fewer.
+        """Return one Estimate for each start, in the same order.
 
-        All starts use the same first mesh, which is built once. igpe refines the best estimate and
-        each distinct estimate whose objective exceeds the best one by at most 0.1 %. It returns
-        the other estimates as computed on the first mesh. If a model has its own discretisation,
-        igpe uses this discretisation and does not refine it. After Ctrl-C, every estimate has the
-        status INTERRUPTED; those that igpe had not yet computed have an infinite objective.
+        If the work exceeds `most_work`, the remaining starts have no estimate. All starts use the
+        same first mesh, which is built once. igpe refines the best estimate and each distinct
+        estimate whose objective exceeds the best one by at most 0.1 %. It returns the other
+        estimates as computed on the first mesh. If a model has its own discretisation, igpe uses
+        this discretisation and does not refine it. After Ctrl-C, every estimate has the status
+        INTERRUPTED; those that igpe had not yet computed have an infinite objective.
 
         profiles_of  for each start, the argument `profiles` of `estimate`; may be empty
         raises       Unsupported if the loss is not least squares, or if a time-varying unknown has

@@ -27,11 +27,12 @@ class Automatic(Integrator):
       from its start; any other failure is final. Each run repeats these attempts independently of
       earlier runs, so the same values of the unknowns always give the same results.
     - If the equations are not compiled, `Sundials` integrates a single trajectory, and igpe
-      uses NumPy to integrate several intervals at once; `slow` contains the reason. If NumPy fails
-      on an interval, `Sundials` integrates this interval.
+      uses NumPy to integrate several intervals at once; the message `slow` says why the equations
+      are not compiled. If NumPy fails on an interval, `Sundials` integrates this interval.
 
-    slack    as for `RungeKutta`: factor by which errors in derivatives may exceed errors in states
-    seconds  limit on the wall time of each method's attempt, in seconds
+    slack    as for `RungeKutta`: factor by which errors in sensitivities may exceed errors in
+             states
+    seconds  limit on the wall time of each attempt by one integrator, in seconds
     """
 
     compiles: ClassVar[bool] = True

@@ -38,8 +38,8 @@ HUNG = 1_800.0  # s after which a compiler hangs: the longest text it is given t
 
 
 WAITS = (
-    "The C compiler is compiling the equations, once for each model. Set the environment "
-    "variable CC=false to integrate without a compiler, which is slower."
+    "The C compiler is still compiling the equations; igpe compiles each model only once. Set the "
+    "environment variable CC=false to integrate without a compiler, which is slower."
 )
 
 

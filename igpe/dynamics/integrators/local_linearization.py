@@ -31,8 +31,8 @@ LENGTH = Rule(lambda v: is_number(v) and v > 0, "a number above 0")
 
 
 class LinearStepper(Stepper):
-    """Computes steps of the linearised equations; n_q is the number of unknowns except start
-    values."""
+    """Computes steps of the linearised equations; n_q is the number of unknowns that are not
+    start values."""
 
     def function(self, system: Augmented) -> Batched:
         """(tau, x, z, p) -> f, f_t, f_x, f_q, each row by row."""
@@ -109,8 +109,8 @@ class LocalLinearization(LockStep):
 
     The method is stable for stiff equations and exact for linear equations. For nonlinear
     equations, this method is much slower than `RungeKutta` at the same accuracy, especially for
-    derivatives, which are only first-order accurate. The step size depends only on the states, not
-    on the derivatives, as in the paper (Carbonell et al. 2014).
+    sensitivities, which are only first-order accurate. The step size depends only on the states,
+    not on the sensitivities, as in the paper (Carbonell et al. 2014).
 
     rtol, atol  relative and absolute tolerance, defined as in the paper
     longest     maximum step size, in the unit of the model's time

@@ -84,9 +84,9 @@ class RungeKutta(Integrator):
     the size of the states after each step, and checks for the time limit and Ctrl-C every few
     hundred steps.
 
-    slack      factor by which errors in derivatives may exceed errors in states. Gauss-Newton steps
-               do not need accurate derivatives, but without error control the derivatives of stiff
-               equations are wrong by orders of magnitude
+    slack      factor by which errors in sensitivities may exceed errors in states. Gauss-Newton
+               steps do not need accurate sensitivities, but without error control the
+               sensitivities of stiff equations are wrong by orders of magnitude
     pair       Runge-Kutta pair to use; BY_STIFFNESS starts every interval with the explicit pair
                and changes to the implicit pair if the longer steps of the latter reduce the work
     """

@@ -252,10 +252,10 @@ class Restarts(Checked):
     """Conditions for restarts of a search, and the points from which it restarts.
 
     count     maximum number of additional starts
-    chance    probability that a correct fit is judged to be bad
+    chance    probability that igpe judges a correct fit to be bad
     agreeing  number of agreeing estimates after which the search ends, even if measurement errors
-              do not explain the residuals; 2 if these errors are unknown or the integration is not
-              accurate
+              do not explain the residuals. If the size of these errors is unknown or the
+              integration is not accurate, igpe uses 2 instead of this number
     seed      seed of the random starts; the same seed gives the same result
     """
 

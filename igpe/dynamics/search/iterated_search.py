@@ -55,16 +55,15 @@ class IteratedSearch(Checked):
     """Low-accuracy searches, first from random starts and then from modified optima, followed by
     accurate searches from the best optima.
 
-    local       the method for the accurate searches, which eliminate no unknowns
-    starts      number of random starts at which the model can be integrated, from a seeded Sobol
-                sequence
+    local       the method for the accurate searches; igpe sets its `hierarchical` to False
+    starts      number of random starts from a seeded Sobol sequence, not counting starts at which
+                the model cannot be integrated
     agreeing    number of random starts that must reach the best optimum before the search ends;
-                they must also be at least a tenth of all finished starts. Without the second
-                condition, a few starts that lead to a flat line through the measurements could end
-                the search
-    patience    number of successive modified starts without a better optimum after which the search
-                ends; the search also ends when 25 low-accuracy searches have reached the best
-                optimum
+                these starts must also be at least a tenth of all finished starts. Without the
+                second condition, a few starts that lead to a flat line through the measurements
+                could end the search
+    patience    the search ends after this many successive modified starts without a better
+                optimum, or when 25 low-accuracy searches have reached the best optimum
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default

@@ -41,8 +41,9 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 class MultiStart(Checked):
     """A local method, run from several starts.
 
-    local    method that performs the local searches. Single shooting simulates all trials first and
-             searches from the best; any other method searches from the first `starts` trials
+    local    method that performs the local searches. With single shooting, igpe simulates all trial
+             points and searches from the best; with other methods, it searches from the first
+             `starts` trial points
     trials   number of trial points; igpe takes them from a seeded Sobol sequence within the bounds
     starts   number of local searches
     seed     seed of the Sobol sequence; the same seed gives the same result

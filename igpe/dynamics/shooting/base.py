@@ -244,10 +244,10 @@ def require_numbers(problem: Problem, method: str) -> None:
     """
     if problem.weights_follow_fit:
         raise Unsupported(
-            f"{method} can be prepared only for fixed standard deviations, but those of this "
-            "problem depend on the fit (igpe.Noise, several quantities without standard "
-            "deviations, or estimated correlations). Call the method's estimate(problem, start) "
-            "instead, or fix the standard deviations with problem.weighted(sigma)."
+            f"{method} needs fixed standard deviations, but those of this problem depend on the "
+            "fit (igpe.Noise, several quantities without standard deviations, or estimated "
+            "correlations). Fix them with problem.weighted(sigma), or use igpe.estimate or "
+            "igpe.SingleShooting().estimate, which support them."
         )
 
 
@@ -331,7 +331,8 @@ NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to
 GUESS = 1e-2  # standard deviation where none is known, in root mean squares of the measurements
 
 
-EXCESS, AT_BOUND = "is larger than the measurement errors explain", "lies on its bound"  # remarks
+EXCESS = "is larger than the measurement errors can explain"  # a remark, as the next one
+AT_BOUND = "lies on its bound"
 
 
 def limited(fit: Fit) -> bool:
@@ -356,10 +357,10 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         return
     if limited(fit):
         yield (
-            "The accuracy of the optimum is limited by the accuracy of the integration: the "
-            "predictions change noticeably with the last digits of the parameter values. The sum "
-            "of squares and standard errors are unreliable; the parameter values are as accurate "
-            "as floating-point numbers allow."
+            "The accuracy of the optimum is limited by the accuracy of the integration: its "
+            "errors, or the last digits of the parameter values, change the predictions "
+            "noticeably. The sum of squares and standard errors are therefore unreliable, and a "
+            "longer search with this integrator would hardly improve the parameter values."
         )
     elif fit.cost > gate:
         yield (

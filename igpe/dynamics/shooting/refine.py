@@ -188,8 +188,8 @@ SECONDS = 20.0  # of multiple shooting, which is tried last
 MOST = 3  # candidates that are shot
 MATTERS = 1e-6  # relative difference of sums of squares
 AS_THEY_ARE = (
-    "Shooting does not improve the values of steps 3 and 4 either, so the result contains "
-    "these values, which may not be an optimum."
+    "Shooting could not improve the values of steps 3 and 4. The result contains these values, "
+    "which may not be an optimum."
 )
 
 
@@ -287,7 +287,7 @@ def by_shooting(
         box.mapping(end.fit.x),
         np.inf if end.fit.at is None else objective_at(problem, end.fit.at),
         end.fit.status,
-        f"{end.method} from the values of step 4",
+        f"{end.method}, starting at the values of step 4",
         iterations=end.fit.steps,
     )
     note = f"{end.method[:1].upper()}{end.method[1:]} completed the estimation."

@@ -412,9 +412,9 @@ def _whose(problem: Problem, fits: Sequence[object]) -> str:
     right = "residuals" if problem.weights_unknown else "model's predictions"
     of, said = "smoothed measurements" if len(fits) == 1 else "previous fit", []
     if problem.sigma_follows:
-        said = [f"standard deviations depend on the {of}, not on the {right} at the estimate"]
+        said = [f"standard deviations come from the {of}, not from the {right} at the estimate"]
     if problem.correlation_estimated:
-        later = "depend on the previous fit, not on the residuals at the estimate"
+        later = "come from the previous fit, not from the residuals at the estimate"
         said += [f"correlations of errors {'are 0' if len(fits) == 1 else later}"]
     return f"{', and '.join(said)}."
 

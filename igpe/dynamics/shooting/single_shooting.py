@@ -42,14 +42,14 @@ class SingleShooting:
     """Least squares on the integrated model, from one start.
 
     The method is suitable for starts near the optimum. If the integration fails because of a bad
-    start, the status says so; no exception is raised.
+    start, the status says so; no exception is raised. If standard deviations are estimated, the
+    method maximises the likelihood: the objective is sum (r / s)^2 + 2 log s, where r is a residual
+    and s its standard deviation.
 
     integrator  method that computes the model's trajectories and sensitivities
     search      the least-squares method
     restarts    settings for additional starts, which igpe tries if a fit is bad; by default, there
-                are no additional starts. igpe does not restart if standard deviations are
-                estimated: the method then maximises the likelihood, and the objective is
-                sum (r / s)^2 + 2 log s
+                are no additional starts. If standard deviations are estimated, igpe never restarts
     hierarchical  whether the search eliminates unknowns that affect only outputs (scales, offsets,
                   estimated standard deviations): each step finds their best values without
                   integrating again. The result is still the joint optimum of all unknowns

@@ -89,7 +89,7 @@ def explored(ask: Ask, first: float, usual: float) -> Pieces:
             return Pieces(cuts, [answers[t] for t in now])
         cuts = sorted(seen)
         if len(cuts) > MOST:
-            raise ValueError(f"it changes at more than {MOST} times; give it as an input")
+            raise ValueError(f"it changes at more than {MOST} points in time; give it as an input")
 
 
 class Joined:

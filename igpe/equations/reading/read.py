@@ -234,7 +234,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         + many * bool(spare)
         + f"; undetermined: {listed(free)}" * bool(free)
         + ". Remove an equation that follows from others, or add a missing equation. If a "
-        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, each "
-        "variable needs a boundary condition, or its balance if the discretisation scheme has a "
-        "formula for this point."
+        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, give "
+        "each variable a boundary condition; a balance is possible only if the discretisation "
+        "scheme has a formula for this point."
     )

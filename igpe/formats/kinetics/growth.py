@@ -33,7 +33,7 @@ class MichaelisMenten(RateLaw):
     uncompetitive  a dict {species: constant Ku} of the species that bind to the enzyme-substrate
                    complex. A species in both `inhibitors` and `uncompetitive` is a mixed
                    inhibitor; if its two constants are equal, it is a non-competitive inhibitor
-    excess         constant Ks of inhibition by the substrate itself
+    excess         constant Ks of substrate inhibition
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is then vmax*(S - P/equilibrium)
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapters 2, 6 and 8.

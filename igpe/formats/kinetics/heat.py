@@ -58,8 +58,8 @@ class HeatBalance:
               `Semibatch`, UA per volume of the reactor
     jacket    temperature of the jacket, K: name of a time-dependent input, a number, or
               a `Jacket`
-    feed      temperature of the inflow, K: name of a time-dependent input, or a number. A `Cstr`
-              and a `Semibatch` with `Stream`s need it; a `MolarFeed` adds no heat
+    feed      temperature of the inflow, K: name of a time-dependent input, or a number.
+              Required for a `Cstr` and for a `Semibatch` with `Stream`s; a `MolarFeed` adds no heat
 
     Heat capacities do not change with composition or temperature.
 

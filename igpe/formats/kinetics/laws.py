@@ -54,7 +54,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Net amount of each species (except catalysts) that one turnover produces."""
+        """Net stoichiometric coefficients, negative if consumed; catalysts are left out."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -427,8 +427,10 @@ class Reaction:
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """Equations without yields: together, they conserve a sum if and only if the reaction
-        conserves this sum for all values of the yields.
+        """The equation, split into equations that contain no yields.
+
+        A sum of amounts is constant in all of them if and only if the reaction keeps it constant
+        for all values of the yields.
         """
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}
@@ -438,7 +440,7 @@ class Reaction:
         return (Equation(left, right, self.equation.reversible), *alone)
 
     def made(self, m: Any, t: float, species: str) -> Any:
-        """Return the amount of a species that one turnover produces."""
+        """Return the production rate of a species divided by the reaction rate."""
         count = plain(self.equation.net[species])
         if species not in self.yields:
             return count

@@ -36,7 +36,7 @@ def networks(
                a reactant is neither present nor made by another reaction
     always     reactions, written as in `reactions`, that every network contains
     reactor    `Batch`, `Cstr` or `Semibatch`
-    settings   other arguments of this reactor (bounds, temperature, units, ...); `bounds` may
+    settings   other arguments of `reactor` (bounds, temperature, units, ...); `bounds` may
                contain parameters of all reactions
     raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
                more than 1000 networks, or no network at all

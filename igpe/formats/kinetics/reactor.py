@@ -275,8 +275,8 @@ class Reactor:
             kind, is_given = type(self).__name__, self.heat.feed is not None
             if self._has_inflow and not is_given:
                 raise ModelError(
-                    f"The heat balance of a {kind} needs the temperature of the inflow: "
-                    "HeatBalance(..., feed='T_in'), the name of an input or a number in kelvin."
+                    f"The heat balance of a {kind} needs the temperature of the inflow. Give the "
+                    "name of an input, or a number in kelvin: HeatBalance(..., feed='T_in')."
                 )
             if is_given and not self._has_inflow and self.axis == "time":
                 raise ModelError(

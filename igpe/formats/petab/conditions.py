@@ -374,7 +374,7 @@ class Conditions:
         if trigger is sympy.true and read.trigger is sympy.true and event.at_start:
             raise unread(event, "its trigger is always true during a pre-equilibration")
         if event.delay is not None and first(event.delay) != read.delay:
-            raise unread(event, "conditions change its delay after a pre-equilibration")
+            raise unread(event, "its delay differs between pre-equilibration and experiment")
         each = {n: (first(e), read.sets[n]) for n, e in event.sets.items()}
         sets = {n: self._chosen(both, read.period) for n, both in each.items()}
         return read._replace(before=trigger, sets=sets)
@@ -384,7 +384,7 @@ class Conditions:
         periods = self.over_time(expression)[1 if self.timeline.is_steady else 0 :]
         first, *others = (flat(e, rules) for e in periods)
         if any(e != first for e in others):
-            raise unread(event, "conditions change it during the experiment")
+            raise unread(event, "a change of conditions alters it during the experiment")
         return first
 
 

@@ -50,9 +50,9 @@ def petab_objective(
 ) -> float:
     """Compute the negative log-likelihood of the measurements themselves, as PEtab defines it.
 
-    If log10(y) has the density p, then y has the density p / (y ln 10). Where logarithms are
-    compared, the objective is therefore `negative_log_likelihood` plus the sum of log(y ln 10) over
-    these measurements.
+    If log10(y) has the density p, then y has the density p / (y ln 10). The objective is therefore
+    `negative_log_likelihood` plus log(y ln 10) for each measurement that is compared as log10(y),
+    and plus log(y) for each that is compared as ln(y).
 
     parameters  a dict {unknown: value}; by default the nominal values of the parameter table
     priors      whether to include the problem's priors (for PEtab 2, uniform priors as well)
@@ -336,8 +336,8 @@ def petab_simulations(
     parameters  a dict {unknown: value}; by default the nominal values of the parameter table
     integrator  the integrator that solves the equations
     returns     the measurement table, with a column `simulation` instead of `measurement`. This
-                column contains the values of the observable itself, even if logarithms are
-                compared, and NaN where the model cannot be integrated
+                column contains the values of the observable itself, even if igpe compares
+                logarithms, and NaN where the model cannot be integrated
     raises      ProblemError if the problem was not read by `read_petab`
     """
     model = petab_model(problem)

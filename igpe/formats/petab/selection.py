@@ -32,7 +32,7 @@ class RivalModel:
     parameters  unknown -> estimate; empty if the estimation failed
     negative_log_likelihood  by PEtab's definition; infinite if the estimation failed
     criterion   what models are compared by; None if the estimation failed, or if AICc is not
-                defined, as there are fewer than two measurements more than parameters
+                defined, as there are fewer than two more measurements than parameters
     failed      why the estimation failed; empty if it did not
     problem     what was estimated
     result      what `estimate` returned; None if it failed

@@ -309,9 +309,9 @@ class _Writer:
             raise Unsupported(
                 f"Experiment '{phase.experiment.name}' starts at steady state and has an event "
                 "with `when`, which PEtab cannot express. If the condition is true in the steady "
-                "state, the event would happen at the start in PEtab, but not in igpe. Give "
-                "at_start=True; or give before=True and a condition that is the same before and "
-                "after the start."
+                "state, the event would happen at the start in PEtab, but not in igpe. Set "
+                "at_start=True. Alternatively, set before=True and use the same condition before "
+                "and after the start."
             )
 
     def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:
@@ -499,7 +499,10 @@ def _of_noise(model: Noise, formula: str, least: float) -> str:
     if model.absolute > 0:
         return f"sqrt({absolute} + ({relative} * ({formula}))^2)"
     if not np.isfinite(least):
-        raise ModelError("All measurements of a quantity with a relative error are 0.")
+        raise ModelError(
+            "All measurements of a quantity with a purely relative error are 0. Add an absolute "
+            "error: igpe.Noise(absolute=..., relative=...)."
+        )
     size, smallest = f"abs({formula})", number_text(least)
     return f"{relative} * piecewise({size}, {size} >= {smallest}, {smallest})"
 

@@ -184,10 +184,10 @@ def concentration(
 def no_response_factor(area: Quantity) -> str:
     """What a model needs to be compared with peak areas, in a sentence."""
     return (
-        f"'{area.header}' is an area, but the model computes concentrations. Either add a "
-        "response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
-        f"expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
-        "convert the areas to concentrations with your calibration."
+        f"'{area.header}' is an area, but the model computes concentrations. Convert the "
+        "areas to concentrations with your calibration, or estimate a response factor in the "
+        f"model: m.f = pyo.Var(bounds=(0, 1e6)) and m.{area.name} = pyo.Expression(m.t, "
+        "rule=lambda m, t: m.f * m.A[t])."
     )
 
 

@@ -72,8 +72,8 @@ def read_times(columns: list[Column], block: SheetTable, options: Options) -> Cl
     residence = [c for c in candidates if words.speaks_of(words.RESIDENCE, c.header)]
     if candidates and not said and len(residence) == len(candidates):
         raise Question(
-            f"'{block.grid.file.name}' contains residence times. They can serve as the "
-            "times of a plug flow reactor, but not of a stirred tank.",
+            f"'{block.grid.file.name}' contains residence times. They can serve as "
+            "the times in a model of a plug flow reactor, but not of a stirred tank.",
             {"plug flow": {"roles": {residence[0].header: "time"}}},
         )
     candidates = [c for c in candidates if c not in residence or said]

@@ -200,7 +200,7 @@ class Correlated(Checked, Correlation):
             raise ProblemError(
                 f"The correlations {dict(self.between or {})} are impossible: their matrix has "
                 f"the eigenvalue {least:.2g}, but all eigenvalues must be positive. Give "
-                "correlations that were estimated together."
+                "correlations estimated from the same measurements."
             )
 
     @property

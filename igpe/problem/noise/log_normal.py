@@ -18,7 +18,8 @@ class LogNormal(Checked):
     numbers for this quantity in a result refer to its logarithm.
 
     deviation  standard deviation of the natural logarithm; if it is small, it is about equal to the
-               relative error. The true value is the median of the measurements, not their mean
+               relative error. The true value is the median of the distribution of the
+               measurements, not its mean
     raises     ProblemError unless the deviation is positive
     """
 

@@ -121,8 +121,8 @@ class RegionClaim:
             yield low, high, why
         if not self.cut >= least:
             why = (
-                f"the sum of squares in the region reaches {least:.9g}, above the cut of the "
-                f"region, {self.cut:.9g}"
+                f"the region may extend to sums of squares of {least:.9g}, above the certificate's "
+                f"limit ('cut'), {self.cut:.9g}"
             )
             yield low, high, why
         rise = threshold.rise(objective)
@@ -131,7 +131,8 @@ class RegionClaim:
             yield low, high, why
         if not objective + self.rise <= self.cut * (1 + ROUNDING):
             total = f"{objective:.9g} + {self.rise:.9g}"
-            yield low, high, f"its objective plus its rise, {total}, exceeds its cut {self.cut:.9g}"
+            why = f"objective + rise = {total} exceeds the limit ('cut'), {self.cut:.9g}"
+            yield low, high, why
         for k in range(len(self.parts)):
             yield from self._faults_of_part(k, bounds)
 

@@ -340,7 +340,7 @@ def _loaded(source: Any) -> Any:
 def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
-        raise ValueError(f"a child of node {k} is not a later node of the tree")
+        raise ValueError(f"node {k} has a child that does not follow it in the list of nodes")
     if data["reason"] not in ("split", "contracted", *LEAVES):
         raise ValueError(f"node {k} has the unknown reason {data['reason']!r}")
     return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)

@@ -173,8 +173,8 @@ class BranchAndBound(Checked):
     A box of parameter values is discarded if the sum of squares provably exceeds (1 - gap) S
     everywhere in the box, where S is the sum of squares of the incumbent. Taylor models in time and
     parameters enclose the solutions; their remainders include the discretisation error (Lin &
-    Stadtherr, Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are
-    intersected with Mueller's bounds.
+    Stadtherr, Industrial & Engineering Chemistry Research 45 (2006) 8373). igpe intersects
+    these enclosures with Mueller's bounds (differential inequalities).
 
     gap         relative gap between the bound and the objective at which the proof stops
     time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what has been
@@ -311,8 +311,8 @@ def certify(
                 `igpe.estimate`
     executor    None: run the proof in this process; a number: in that many processes, started by
                 igpe; otherwise an executor, as for `igpe.campaign`. All executors produce the same
-                tree of boxes; the tree for None may differ. If the search ends early, unfinished
-                boxes are lost, and the tree may also differ between executors
+                tree of boxes; the tree for None may differ. If the search ends early, igpe discards
+                the results of unfinished tasks, so the tree may also differ between executors
     raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
                 the parameter values); Unsupported for implicit algebraic variables, constraints,
                 losses other than least squares, estimated standard deviations and operations

@@ -131,7 +131,7 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     experiment = problem.experiments[k]
     if compiled(problem).systems[k].flow is not None:
         raise Unsupported(
-            "igpe.certify supports models of a higher index only if the constraints are "
+            "igpe.certify supports higher-index models only if the constraints are "
             "linear in the states that they constrain. Rewrite the model with independent "
             "states, without constraints between them."
         )

@@ -268,7 +268,7 @@ class RegionProof:
             search.heeding = heeding
             if not np.isfinite(deadline):
                 deadline = time.perf_counter() + self.time_limit
-                tell("Proving the limits of the region")
+                tell("Computing a proven enclosure of the likelihood region")
             try:
                 status = search.run(deadline, progress_report(tell, search, search.counted))
                 return self._certificate(best, search, status, began)

@@ -60,7 +60,7 @@ class Plot:
         return len(self.axes)
 
     def save(self, path: str | Path) -> None:
-        """Write the picture; the file extension selects the format: .png, .pdf or .svg.
+        """Write the figure to a file; the file extension selects the format: .png, .pdf or .svg.
 
         raises  DataError if `path` is an existing file that igpe did not write, or if matplotlib
                 does not support its file extension

@@ -119,8 +119,8 @@ def words(one: Series) -> str:
     first, *others = _steps(good)
     return (
         f"Objectives of {len(one.objectives)} starts in ascending order, from {good[0]:.5g} to "
-        f"{good[-1]:.5g}. {len(first)} of them reached the best objective; the objectives form "
-        f"{1 + len(others)} groups of equal values."
+        f"{good[-1]:.5g}. {len(first)} of them reached the best objective. Number of different "
+        f"objectives: {1 + len(others)}."
     )
 
 
@@ -170,9 +170,9 @@ def horizon_table(estimate: Estimate) -> str:
     lines = pd.DataFrame.from_dict(rows, orient="index").to_string(header=False)
     return (
         f"{lines}\nequivalent iterations on the full horizon: "
-        f"{equivalent_iterations(horizons):.3g}; including all further starts: "
-        f"{estimate.equivalent_iterations:.3g} (integrations: "
-        f"{estimate.equivalent_integrations:.3g})"
+        f"{equivalent_iterations(horizons):.3g} for the best start, "
+        f"{estimate.equivalent_iterations:.3g} for all starts "
+        f"({estimate.equivalent_integrations:.3g} equivalent integrations)"
     )
 
 
@@ -275,9 +275,9 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
 def plot_estimates(
     problem: Problem, estimates: Mapping[str, Estimate | Mapping[str, float]], axes: Any = None
 ) -> Plot:
-    """Plot measurements and predictions for several sets of values, one colour for each set.
+    """Plot measurements and the predictions of several estimates, one colour for each estimate.
 
-    problem    problem whose experiments are drawn
+    problem    problem with the experiments to plot
     estimates  a dict {name: estimate}; an estimate is a Result, an Estimate, or a dict {unknown:
                value}
     axes       matplotlib axes, one for each quantity of each experiment; None: draw in a new figure

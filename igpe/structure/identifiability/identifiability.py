@@ -208,7 +208,7 @@ MOST_INTEGRATED = 300  # states times unknowns: integrations take about a second
 REASONS: dict[type[Exception], str] = {
     UnknownOperation: "the equations contain {}",
     NoPoint: "no exact solution of the implicit equations was found",
-    TooMany: "an input has too many pieces",
+    TooMany: "a piecewise input has too many segments",
     Singular: "the equations are not defined at any of the start values tried",
 }
 """Why an exact test cannot be made."""

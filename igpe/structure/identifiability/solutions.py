@@ -116,14 +116,14 @@ def solutions(
         several = [i for i, v in values.items() if v > 1]
         others = _alternatives(fibres, several, names) if several else ()
     except TooLong:
-        return Solutions(why="the solution takes too long")
+        return Solutions(why="the computation takes too long")
     except (Singular, NoPoint):
         return Solutions(why="the equations are not defined at the point tried")
     reasons = {
         "quantities that are measured once or twice are not used": few,
         "measurements after the first break of an input are not used": broken,
         "exp, roots or implicit equations may allow other values": branches,
-        "there are very many values": True,
+        "there are too many possible values": True,
     }
     is_open = few or broken or set(series.determined) != values.keys()
     why = next(reason for reason, holds in reasons.items() if holds) if is_open else ""

@@ -176,7 +176,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
         ({"point": [1.0]}, "1 coordinates, not 2"),
         ({"objective": float("nan")}, "not a finite number"),
         ({"objective": "1"}, "not a finite number"),
-        ({"tree": [node([0.0, 0.0], [10.0, 10.0], "split", 0, 1)]}, "not a later node"),
+        ({"tree": [node([0.0, 0.0], [10.0, 10.0], "split", 0, 1)]}, "does not follow it"),
         ({"tree": [node([0.0, 0.0], [10.0, 10.0], "so")]}, "reason 'so'"),
         ("nowhere.json", "could not be read"),
         ("{]", "not valid JSON"),

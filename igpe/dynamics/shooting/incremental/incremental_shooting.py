@@ -84,7 +84,7 @@ class IncrementalShooting(Checked):
                 `horizons`)
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
                 bad fit, and to repair an estimate for which the model cannot be integrated over a
-                longer horizon; False: the method follows the paper exactly
+                longer horizon; False: as published by Michalik, Hannemann & Marquardt (2009)
     restarts    settings for additional starts, which igpe tries if a fit is bad
     """
 
@@ -103,7 +103,10 @@ class IncrementalShooting(Checked):
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "IncrementalShooting":
-        """Return the method of Fig. 2 of the paper; a failed integration ends the run."""
+        """Return the method as published (Michalik, Hannemann & Marquardt 2009, Fig. 2).
+
+        A failed integration ends the run.
+        """
         search = LineSearch(absolute=1e-6)
         return cls(integrator, search, search, robust=False, restarts=Restarts(count=0))
 

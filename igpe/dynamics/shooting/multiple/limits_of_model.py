@@ -209,8 +209,8 @@ class _Symbols(Mapping[int, Any]):
         if early:
             raise Unsupported(
                 f"The constraint '{name}' contains {early}, at times before the experiment "
-                f"starts (at {self.start:g}); give an earlier start, "
-                "Experiment(start_time=...), or deactivate the constraint."
+                f"starts (at {self.start:g}). Start the experiment earlier "
+                "(Experiment(start_time=...)), or deactivate the constraint."
             )
 
     def __getitem__(self, key: int) -> Any:

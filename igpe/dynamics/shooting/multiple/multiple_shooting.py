@@ -120,9 +120,10 @@ class MultipleShooting(Checked):
                 measurement errors do not explain the residuals; 1: no second attempt
     unobserved  start values of states that are not measured: a number, or a dict {state: number};
                 by default igpe simulates these states and interpolates the other states
-    links       continuations from free nodes; igpe tries them in this order until measurement
-                errors explain the residuals or, if errors are unknown, until two fits agree. ():
-                only exact matching
+    links       continuations, each of which starts with separate intervals and gradually joins
+                them. igpe tries the continuations in this order until measurement errors explain
+                the residuals or, if errors are unknown, until two fits agree. (): only exact
+                matching
     search      search method for exact matching; use `BackwardLifting()` for hundreds of unknowns
     restarts    settings for additional starts, which igpe tries if a fit is bad
     time_limit  limit on the wall-clock time of an estimate, in seconds; the first evaluation of

@@ -81,8 +81,8 @@ class BackwardLifting(Checked):
     iteration needs only a few directional derivatives, whatever the number of unknowns; a
     Gauss-Newton iteration needs one for each unknown. The search takes more iterations than
     Gauss-Newton. The search computes all derivatives at the start, periodically, and when it seems
-    to have converged. The continuation from free nodes needs all derivatives; `links=()` omits this
-    continuation.
+    to have converged. The continuation from free nodes needs all derivatives;
+    `MultipleShooting(links=())` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
     and a C compiler. It does not support robust losses or model constraints. Nodes that violate
