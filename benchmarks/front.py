@@ -1,7 +1,7 @@
 """The front: README, site, notebooks and examples, counted.
 
     python benchmarks/front.py [words] [pages] [outputs] [examples] [sentences]
-                               [--sample FILE] [--seed N] [--marks FILE] [--json FILE]
+                               [--sample FILE] [--seed N] [--marks FILE ...] [--json FILE]
 
 words      of README.md
 pages      of the built site ('.[docs]' is needed): pages, those with a picture, links that lead
@@ -12,7 +12,8 @@ examples   public classes and functions without an example in a page or notebook
 sentences  what users read, collected from README, pages, notebooks, docstrings of the public door,
            messages and help texts. --sample writes 300 of them, mixed with 300 of SciPy's
            docstrings and drawn with --seed, to FILE: readers who do not know whose they are
-           mark lines with an x in the first column. --marks counts the marks in FILE
+           mark lines with an x in the first column. --marks counts these, by reader, and
+           those of most readers: one reader alone also marks what two others read without pause
 
 The set-up commands in a fresh environment are timed by `quick_start.py`.
 """
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from html.parser import HTMLParser
@@ -192,12 +194,22 @@ def sentences(given: argparse.Namespace) -> Iterator[Row]:
         )
         given.sample.write_text("".join(lines), encoding="utf-8")
     if given.marks:
-        of_scipy, marked = {text for *_, text in scipys}, {"igpe": 0, "SciPy": 0}
-        for line in given.marks.read_text(encoding="utf-8").splitlines():
-            whose = "SciPy" if line.partition("\t")[2] in of_scipy else "igpe"
-            marked[whose] += line.startswith("x")
-        yield at_most("igpe", f"sentences marked of {SAMPLE}", marked["igpe"], limit=STUMBLES)
-        yield at_most("SciPy", f"sentences marked of {SAMPLE}", marked["SciPy"])
+        yield from _marked(given.marks, {text for *_, text in scipys})
+
+
+def _marked(files: list[Path], of_scipy: set[str]) -> Iterator[Row]:
+    """Yield how many sentences each reader marks, and how many most readers mark."""
+    count, readers = Counter[str](), [path.read_text(encoding="utf-8") for path in files]
+    for k, reader in enumerate(readers, 1):
+        own = [line.partition("\t")[2] for line in reader.splitlines() if line[:1] == "x"]
+        count.update(own)
+        theirs = sum(text in of_scipy for text in own)
+        yield at_most("igpe", f"marked of {SAMPLE} by reader {k}", len(own) - theirs)
+        yield at_most("SciPy", f"marked of {SAMPLE} by reader {k}", theirs)
+    most = [text for text, times in count.items() if 2 * times > len(readers)]
+    theirs = sum(text in of_scipy for text in most)
+    yield at_most("igpe", "marked by most readers", len(most) - theirs, limit=STUMBLES)
+    yield at_most("SciPy", "marked by most readers", theirs)
 
 
 def _scipys() -> Iterator[Sentence]:
@@ -300,7 +312,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Files of the sentences."""
     parser.add_argument("--sample", type=Path, help="file for 600 sentences to mark")
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--marks", type=Path, help="that file, with an x before what is marked")
+    parser.add_argument("--marks", type=Path, nargs="+", help="marked with x, one for each reader")
 
 
 if __name__ == "__main__":
