@@ -40,7 +40,7 @@ lowest objective of all methods.
 
 For methods with several starts, the first number is the average time until a start reaches the
 optimum. A user could stop after this start only if the optimum were already known. The number in
-brackets is the total time of all starts. In practice, a user has to wait this long. Some methods
+brackets is the total time of all starts. In practice, a user waits for all starts. Some methods
 were stopped early and might reach the optimum with more time. igpe's time includes all five steps
 and comes from the latest measurement of igpe. The times of the other methods exclude translation
 and compilation (about 20 s for AMICI), unless a table includes this preparation explicitly. In this

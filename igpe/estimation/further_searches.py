@@ -29,7 +29,7 @@ from igpe.problem.problem import Problem
 
 WIDE = 1e2  # ratio of positive bounds
 NOTHING_BETTER = (
-    "The data contradict the fit, so igpe searched again for all unknowns from {} scattered "
+    "The fit disagrees with the data, so igpe searched again for all unknowns from {} scattered "
     "starts, and found no better fit. The model may be wrong."
 )
 REFUTED = (

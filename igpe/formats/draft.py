@@ -93,7 +93,7 @@ def model(times):
     # Parameters to estimate, with their bounds.
 {parameters}
 
-    # Write algebraic equations (without slopes) as further Constraints like these.
+    # Add algebraic equations (without derivatives) as further Constraints like these.
 {equations}
 
     return m'''

@@ -257,7 +257,7 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
         parts.sort()
         moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
-            f"Not estimable: no measurement responds if {' and '.join(moves)} change together."
+            f"Not estimable: changing {' and '.join(moves)} leaves all measurements unchanged."
         )
     return lines
 

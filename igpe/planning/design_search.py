@@ -483,7 +483,7 @@ def require_kept(best: BestDesign) -> None:
     """Raise ProblemError if the best design violates limits, or has no samples."""
     if not best.chosen.taken.any():
         raise ProblemError(
-            "The budgets do not pay for a single sample in the cheapest experiment that was tried. "
+            "The budgets do not cover even one sample in the cheapest experiment that was tried. "
             "Increase `at_most` of the budgets, or reduce the costs."
         )
     if best.violated:

@@ -362,8 +362,10 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """Return the phase before a steady-state start as an experiment with its own inputs and
-        events."""
+        """Return the phase before this experiment, in which the model comes to a steady state.
+
+        The phase is an experiment with its own inputs and events.
+        """
         found = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()

@@ -163,7 +163,7 @@ def _certainty(exact: Identifiability) -> list[str]:
         return [f"Identifiability is undecided: {exact.why}."]
     if not exact.verdicts or not (exact.orders or exact.numerical):
         return []  # it was not tested
-    lines = [f"Identifiability is structural and local ({_how(exact)})."]
+    lines = [f"Scope of the identifiability test: structural and local ({_how(exact)})."]
     if exact.integrated:
         lines.append(
             f"The verdicts on {in_words(exact.integrated)} follow from the numerical rank of "

@@ -412,7 +412,7 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
          "igpe drew sigma for each refit, so the intervals correspond to Student's t intervals."),
         (failed,
          f"{failed} of {made} refits did not converge, and the intervals do not use them. If many "
-         "refits fail, the intervals are too short."),
+         "refits fail, the intervals are too narrow."),
         (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
         (made < FEW, f"{made} replications give only rough intervals; use several hundred."),
         (on_bound,

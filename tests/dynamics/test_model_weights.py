@@ -307,7 +307,7 @@ def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
     monkeypatch.setattr(collocation, "_solve", interrupted)
     result = igpe.estimate(noisy("consecutive"), QUICK)
     assert result.status is Status.INTERRUPTED
-    assert any("interrupted: standard deviations depend on the" in n for n in result.notes)
+    assert any("interrupted: standard deviations come from the" in n for n in result.notes)
     assert result.parameters == pytest.approx(CASES["consecutive"].truth, rel=0.1)
 
 

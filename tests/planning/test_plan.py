@@ -380,7 +380,7 @@ def test_replicates_count_and_optima_have_them():
     [
         (
             ("k", "c", "A0"),
-            r"changing 'k' by \+1 and 'c' by -1.6\S* together changes no measurement",
+            r"changing 'k' by \+1 and 'c' by -1.6\S* leaves all measurements unchanged",
         ),
         (("k", "rest", "A0"), "no measurement depends on 'rest'"),
     ],

@@ -357,8 +357,8 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         return
     if limited(fit):
         yield (
-            "The accuracy of the optimum is limited by the accuracy of the integration: its "
-            "errors, or the last digits of the parameter values, change the predictions "
+            "The accuracy of the optimum is limited by the accuracy of the integration: "
+            "integration errors, or rounding errors of the parameter values, change the predictions "
             "noticeably. The sum of squares and standard errors are therefore unreliable, and a "
             "longer search with this integrator would hardly improve the parameter values."
         )

@@ -420,8 +420,8 @@ def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from named(inside, key if key == "model_files" else str(name))
             if name == "language" and inside != "sbml":
                 raise DataError(
-                    f"The problem's model is in the language {inside!r:.50}, not in SBML. Models "
-                    "in other languages may be programs, which igpe does not run. Write it in SBML."
+                    f"The problem's model is in the language {inside!r:.50}, not in SBML. igpe "
+                    "reads no other language: such models can be programs. Write it in SBML."
                 )
     elif isinstance(part, list):
         for inside in part:

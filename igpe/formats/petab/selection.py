@@ -64,7 +64,7 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelS
 
     A model whose estimation fails is never ranked above another model.
 
-    path      YAML file of the selection problem (its PEtab problems must have version 1)
+    path      YAML file of the selection problem (its PEtab problems must be of version 1)
     estimate  `igpe.estimate`, or a function that takes a problem and calls `igpe.estimate` with
               your own settings
     raises    SolverMissing without the extra igpe[select], ProblemError if the file does not exist,

@@ -205,8 +205,8 @@ def _from_clock(
         )
     if not is_clock and not is_elapsed and 0 < first < MORNING:
         raise Question(
-            f"The times '{header}' in '{name}' begin at {clocks[0].text}. They may be times since "
-            "the start or times of day.",
+            f"The times '{header}' in '{name}' begin at {clocks[0].text}. These are either times "
+            "since the start or times of day.",
             {
                 "the time since the start": {"roles": {header: "elapsed"}},
                 "the time of day": {"roles": {header: "clock"}},
