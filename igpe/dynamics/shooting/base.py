@@ -358,8 +358,8 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
     if limited(fit):
         yield (
             "The accuracy of the optimum is limited by the accuracy of the integration: "
-            "integration errors, or rounding errors of the parameter values, change the predictions "
-            "noticeably. The sum of squares and standard errors are therefore unreliable, and a "
+            "integration errors, or rounding errors of the parameter values, change the "
+            "predictions noticeably. The sum of squares and standard errors are therefore unreliable, and a "
             "longer search with this integrator would hardly improve the parameter values."
         )
     elif fit.cost > gate:
