@@ -94,8 +94,8 @@ igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross
 computes the penalty by a fixed rule that ignores the noise. For more than a few hundred points, the
 curve of csaps follows the noise, and its slopes are inaccurate. csaps does not search for the
 penalty and solves only one linear system. **For up to 10,000 points, csaps is therefore 3 to 20
-times as fast as igpe.** If csaps uses the penalty that igpe found for its natural spline, both
-compute the same curve; the time of csaps then excludes the search for the penalty. For 100,000
+times as fast as igpe.** If csaps uses the penalty of igpe's natural spline, csaps and igpe compute
+the same curve. In this case, the time of csaps excludes the search for the penalty. For 100,000
 points, igpe and csaps take about the same time. For more points igpe is faster, because its spline
 has only 3,000 knots. Only igpe reports standard errors. SciPy searches for a penalty between 0 and
 the number of points, so its result depends on the unit of time. With the original unit of time,

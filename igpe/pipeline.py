@@ -120,9 +120,9 @@ def estimate(
               bar, but only in notebooks; True: a progress bar in notebooks and terminals; False:
               nothing
     certify   whether to run `igpe.certify` after the fit; `Result.proof` contains the proof.
-              "auto": only if the problem has at most four unknowns, finite bounds and fewer than 40
-              states, and for about ten seconds; True: for at most a minute, with a note if there is
-              no proof; False: never
+              "auto": run it for about ten seconds, but only if the problem has at most four
+              unknowns, finite bounds and fewer than 40 states; True: run it for at most a minute,
+              and add a note if there is no proof; False: do not run it
     time_limit  limit on the wall time of the whole call, in seconds. At the limit, igpe returns the
                 best estimate so far, with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
@@ -138,7 +138,7 @@ def estimate(
     if certify == "auto" and in_call():  # a part of another call
         certify = False
     is_settings = isinstance(settings, Settings | None)
-    wanted = "igpe.Settings(...) or None; measurements belong to igpe.Experiment(data)"
+    wanted = "igpe.Settings(...) or None (give measurements in igpe.Experiment(data))"
     require(is_settings, "estimate", "settings", settings, wanted)
     clock, backend = Clock(teller(progress)), Backend(executor, store, timeout)
     with session(time_limit) as now:

@@ -54,7 +54,7 @@ def test_a_break_down_says_when():
     data = pd.DataFrame({"time": [0.5, 2.0], "x": [1.0, 2.0]})
     run = igpe.Experiment(data, start={"x": 1.0})
     problem = igpe.Problem(explosion, parameters=["k"], experiments=[run])
-    words = r"Experiment 1 could be integrated only to time 0\.9\d* of 2"
+    words = r"Experiment 1 could be integrated only to time 0\.9\d* instead of 2"
     with pytest.raises(igpe.errors.EstimationFailed, match=words) as caught:
         igpe.simulate(problem, {"k": 1.0})
     assert caught.value.status is igpe.Status.INTEGRATION_BROKE

@@ -56,7 +56,7 @@ def cards(files: Files) -> Iterator[str]:
         text = "" if file.generated_by else file.content_string
         if (first := PICTURE.search(text)) and first["file"] not in seen:
             seen.add(first["file"])
-            yield card(file.src_uri.removesuffix(".md"), first["file"], title_of(text))
+            yield card(file.src_uri.removesuffix(".md"), first["file"], first["alt"])
     yield "</div>"
 
 

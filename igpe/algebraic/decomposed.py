@@ -67,7 +67,10 @@ class Decomposed:
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Estimate the parameters of all stages (bound and status: see the module docstring)."""
+        """Estimate the parameters of all stages.
+
+        The module docstring explains what the lower bound and the status prove.
+        """
         began, names = time.perf_counter(), regression.box.names
         stages: list[_Stage] = []
         held: dict[str, float] = {}

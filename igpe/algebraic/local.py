@@ -94,8 +94,10 @@ class LocalSearch:
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Return the best local optimum and other good optima. An optimum omits the parameters that
-        the data do not determine at this point."""
+        """Return the best local optimum and other good optima.
+
+        Each optimum contains only the parameters that the data determine at this optimum.
+        """
         began = time.perf_counter()
         fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"

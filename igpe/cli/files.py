@@ -236,7 +236,7 @@ def new(
         bool | None,
         typer.Option(
             "--together/--apart",
-            help="Read tables of different quantities as one experiment, or as several.",
+            help="Whether tables of different quantities belong to one experiment or to several.",
         ),
     ] = None,
     force: Force = False,

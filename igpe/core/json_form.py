@@ -140,7 +140,7 @@ class Form(NamedTuple):
             )
         if missing := sorted(set(self.entries) - set(stored)):
             raise DataError(
-                f"The stored {self.name} lacks {missing}; {self._remedy}, without changes."
+                f"The stored {self.name} lacks {missing}; {self._remedy}, and do not change it."
             )
         return stored
 
@@ -229,7 +229,7 @@ class Stored(Suggesting):
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise DataError(
                 f"The stored {form.name} is damaged ({type(error).__name__}: "
-                f"{str(error)[:LONGEST]}); {form._remedy}, without changes."
+                f"{str(error)[:LONGEST]}); {form._remedy}, and do not change it."
             ) from None
 
     @classmethod

@@ -61,7 +61,7 @@ def simulate(
     for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
         if not run.status.usable:
             raise EstimationFailed(
-                f"Experiment {e.name} could be integrated only to time {run.reached:g} of "
+                f"Experiment {e.name} could be integrated only to time {run.reached:g} instead of "
                 f"{run.times[-1]:g}. {run.reason}{_undefined(ivp, run, values)}",
                 run.status,
             )

@@ -115,7 +115,8 @@ class _Reduced:
                 f"but they follow from the other start values: the equations {[*self.constraints]} "
                 f"and their derivatives constrain {len(bound)} of the {len(self.symbols.states)} "
                 f"states. Omit {unknown} from `start`; igpe computes these start values. If "
-                "there are several roots, the variable's value or bounds in the model select one."
+                "the equations have several roots, the variable's value or bounds in the model "
+                "select one."
             )
 
     def given(self, state: str) -> Any:
@@ -369,9 +370,9 @@ class _Reduced:
         answers = self._without_implicit(answers, solved, sought, names)
         if ca.depends_on(answers, s.u):
             raise ModelError(
-                f"{self._place()}The start values of {names[: len(self.bound)]} follow from "
-                f"{list(self.problem.time_varying)}, which vary with time. Make the "
-                "time-varying unknown a parameter, or give it as an input."
+                f"{self._place()}The start values of {names[: len(self.bound)]} follow from the "
+                f"unknowns {list(self.problem.time_varying)}, which vary with time. Replace these "
+                "unknowns by constant parameters or by inputs."
             )
         return dict(zip(names, ca.vertsplit(answers), strict=False))
 

@@ -327,9 +327,9 @@ def campaign(
                starts, each with a value for every free unknown
     seed       seed of the Sobol sequence; with the same seed, the results do not depend on the
                executor or on the order in which the starts run
-    executor   None: run the starts one after the other in this process; a number: in that many
-               processes, started by igpe; otherwise a concurrent.futures executor, or
-               `dask_client.get_executor()`
+    executor   None: igpe runs the starts one after the other in this process; a number: the number
+               of processes that igpe creates to run the starts; otherwise a
+               concurrent.futures executor, or `dask_client.get_executor()`
     store      SQLite file to which igpe writes each start as soon as it is finished. If the file
                already contains a start for the same problem and estimator, igpe does not repeat it
     timeout    time limit for each start, in seconds. igpe stops a start that takes longer and
@@ -411,7 +411,7 @@ def _require_true(
     if not is_true(again):
         raise DataError(
             f"According to the store '{store}', a start reached the objective "
-            f"{best.objective:.6g}, but igpe computes {again:.6g} from its parameters. Either the "
-            "file was changed, or something that the problem depends on was changed. Remove the "
-            "file to repeat all starts."
+            f"{best.objective:.6g}, but for the stored parameters igpe computes {again:.6g}. "
+            "Either the file was changed, or something that the problem depends on was changed. "
+            "Remove the file to repeat all starts."
         )

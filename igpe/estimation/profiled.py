@@ -48,7 +48,7 @@ WITHOUT_PROFILE = (
     "The intervals of {} come from the linearised model. Accurate intervals need profile "
     "likelihoods, which igpe could not compute within its work and time limits."
 )
-TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
+TOO_SHORT = "The intervals of {} may be too narrow. Run igpe.profile(problem, result)."
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 

@@ -83,11 +83,11 @@ class GrossError:
 class Reconciliation(Shown):
     """Measurements adjusted to satisfy balances, and the gross errors among the measurements.
 
-    table   one row for each experiment, time and quantity; its columns include `measured` (mean of
-            replicates) with its `sigma`, `reconciled` with its `standard_deviation` (NaN where
-            nothing determines the value), and `detectable`, the size of a single error in this
-            measurement that igpe would report with a probability of 90 % (NaN where no balance
-            checks the measurement)
+    table   one row for each experiment, time and quantity. The columns include `measured` (mean of
+            replicates) with its `sigma`, and `reconciled` with its `standard_deviation` (NaN where
+            nothing determines the value). The column `detectable` contains the size of a gross
+            error that igpe would report with a probability of 90 %, if only this measurement had
+            an error (NaN where no balance checks the measurement)
     gross_errors  the gross errors (`GrossError`), the clearest first
     chi_squared, degrees, p  statistic, degrees of freedom and p-value of the test of all balances
     rest    p-value of the test of all balances without the measurements that have gross errors

@@ -57,15 +57,18 @@ NEGATIVE = 0.05  # of a spectrum's largest value
 RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is none
 CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
-TOO_FEW = "No absorbing species has spectra at enough times, and standard deviations are unknown."
+TOO_FEW = (
+    "Standard deviations are unknown, and for each absorbing species, there are spectra at too few "
+    "times to test for a trend."
+)
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
     "{name}, computed from the spectra: {says} ({p}). The model is incomplete, or "
     "another species absorbs."
 )
 ONLY_BY_SIGN = (
-    "If negative spectra are allowed, the data do not determine the unknowns. The intervals do "
-    "not account for the bias that non-negativity causes where spectra are zero."
+    "The data determine the unknowns only because spectra must be non-negative. The intervals do "
+    "not account for the bias that this requirement causes where spectra are zero."
 )
 TOO_LARGE = (
     "The residuals of the spectra are larger than `sigma` can explain ({p}): the model is wrong, "
@@ -205,7 +208,7 @@ def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "The requirement of non-negative spectra shifted estimates (in standard errors): "
+            "Because spectra must be non-negative, estimates shifted by (in standard errors): "
             f"{', '.join(f'{n} {m:+.1f}' for n, m in each)}. If spectra are "
             "zero at many wavelengths, this requirement biases the estimates. The intervals are "
             "therefore those of nonnegative=False, extended to include the estimates."

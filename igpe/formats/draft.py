@@ -93,7 +93,7 @@ def model(times):
     # Parameters to estimate, with their bounds.
 {parameters}
 
-    # Add algebraic equations (without derivatives) as further Constraints like these.
+    # One Constraint for each equation. Add algebraic equations, without derivatives, here too.
 {equations}
 
     return m'''
@@ -131,7 +131,7 @@ ISOTHERMAL = """\
 
 ARRHENIUS = """\
 # The temperature T of the table is an input.
-# Each rate constant equals k at REFERENCE, and E is its activation energy (J/mol).
+# Each k is a rate constant at the temperature REFERENCE, each E an activation energy (J/mol).
 # Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km"))
 REFERENCE = %s"""
 

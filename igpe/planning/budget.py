@@ -138,8 +138,9 @@ def design_cost(budget: Budget, plan: PlannedModel) -> DesignCost:
         if not (is_finite(known.get(name)) or isinstance(known.get(name), Table)):
             raise ProblemError(
                 f"Budget has a cost for '{name}', but igpe does not know the value of '{name}'. "
-                "Give it in `conditions` or `free`, as a number or as a table of times and values; "
-                f"costs can be set only for {sorted({*plan.free, *known})}."
+                f"List '{name}' in `free`, or give its value in `conditions` as a number or as a "
+                "table of times and values. Costs can be set only for "
+                f"{sorted({*plan.free, *known})}."
             )
         constant += price * amount(name, known[name])
     return DesignCost(budget, begin, row, constant)

@@ -313,9 +313,9 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The value {posed.values[n]:.4g} of '{n}' is close to 0, so its error is instead "
+        f"The value {posed.values[n]:.4g} of '{n}' is close to 0. Its error is therefore "
         f"expressed relative to {size:.4g}, one hundredth of the range of '{n}'. To set another "
-        f"size, pass sizes={{{n!r}: ...}}."
+        f"reference size, pass sizes={{{n!r}: ...}}."
         for n, size in near.items()
         if n in posed.plan.shared
     ]
@@ -348,30 +348,29 @@ def design(
 ) -> Plan:
     """Choose conditions and sampling times for the next experiments, to reduce standard errors.
 
-    problem      model and previous experiments, whose information is included; or a
-                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest). The
-                 `experiment_inputs` of labelled experiments are free within their bounds unless
-                 `free` sets them; the outputs of these experiments are treated as measured if every
-                 output has a value
+    problem      a `Problem` with the model and the previous experiments; or a `ProblemWithoutData`;
+                 or a list of labelled experiments (Pyomo.DoE, parmest). The `experiment_inputs` of
+                 labelled experiments are free within their bounds unless `free` sets them. igpe
+                 treats the outputs of labelled experiments as measured if every output has a value
     parameters   a result, an estimate, or a dict {unknown: value}, at which igpe linearises the
                  model; for labelled experiments, the default is their nominal values
-    free         what igpe chooses: a dict that maps the name of a state to `Between` (for its start
-                 value), and the name of an input or an operating parameter to `Between` (for a
-                 constant), `Levels` or `Ramps`
-    conditions   what is fixed: a dict that maps the name of a state to its start value, and the
-                 name of an input to its values as in `Experiment(inputs=...)`
+    free         the conditions that igpe chooses: a dict that maps the name of a state to `Between`
+                 (for its start value), and the name of an input or an operating parameter to
+                 `Between` (for a constant value), `Levels` or `Ramps`
+    conditions   the fixed conditions: a dict that maps the name of a state to its start value, and
+                 the name of an input to its values as in `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first experiment
-    times        a `Sampling(...)` with the times at which samples may be taken, or a list of the
-                 times at which they are taken
+    times        a `Sampling(...)` with the times at which samples may be taken, or a list of
+                 fixed sampling times
     measure      a list of the names of the measured quantities, or a dict {name: deviation}, where
                  the deviation is a number, `Noise` or `EstimatedSigma`; by default as in the
                  experiment `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, applied to the relative
                  errors of the unknowns
-    sizes        a dict {unknown: size by which its error is divided}, in the unit of the unknown;
-                 the default is its value, but at least a hundredth of its range if the range
-                 includes 0
+    sizes        a dict {unknown: size}, in the unit of the unknown. The criterion divides the error
+                 of each unknown by this size. The default size is the value of the unknown; if the
+                 range of the unknown includes 0, the size is at least a hundredth of the range
     experiments  number of experiments to plan together
     existing     whether to include the measurements of the problem's experiments; priors are always
                  included

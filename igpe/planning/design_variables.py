@@ -220,13 +220,13 @@ class Sampling(Checked):
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidate times in ascending order; replicates are adjacent. For free times,
-        these are the times of the coarse grid that igpe searches first."""
+        """(n,) the candidate times in ascending order; a time listed twice appears twice. If `free`
+        is True, these are the times of the coarse grid that igpe searches first."""
         return self._grid(ROUGH) if self.free else np.array(self.candidates, dtype=float)
 
     @property
     def fine(self) -> FloatArray:
-        """(n,) the candidate times for the final choice; for free times, on a fine grid."""
+        """(n,) the candidate times for the final choice; a fine grid if `free` is True."""
         return self._grid(FINE) if self.free else self.times
 
     def _grid(self, count: int) -> FloatArray:

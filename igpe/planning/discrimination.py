@@ -126,7 +126,8 @@ def discriminate(
 
     problems    a dict {name: problem}; all problems must have the same experiments, and igpe uses
                 the noise of the first problem for all
-    parameters  a dict {name of the problem: its result or estimate, or a dict {unknown: value}}
+    parameters  a dict {name of the problem: its parameter values}; these are a result, an
+                estimate, or a dict {unknown: value}
     deltas      a dict {name of the problem: its current AICc minus the smallest AICc}; {}: all
                 differences are 0. `BoxHill` weights each model by exp(-delta/2). The predicted
                 power accounts for these differences

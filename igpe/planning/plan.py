@@ -211,18 +211,18 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     criterion    the requested criterion
     before, after  the value of exp(-Φ/2), a relative error, before and after the planned
                  experiments
-    efficiency   proved lower bound on the information of the chosen samples, relative to that of
-                 the best choice with the same settings; 1 if there was nothing to choose, NaN if
-                 there is no proof
+    efficiency   proved lower bound on a ratio: the information of the chosen samples, divided by
+                 the information of the best choice with the same settings. 1 if there was nothing
+                 to choose, NaN if there is no proof
     courses      table of the predictions on a fine grid, with the columns `experiment`, `name`,
                  `time`, `predicted` and `sigma`
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
                  and the planned experiments contain no standard deviations
     starts       values of exp(-Φ/2) that the local searches reached, best first
     seed         seed of the random experiments
-    weights      table of the best continuous design with the same settings: how often each sample
-                 is taken if the numbers of samples need not be integers, with the columns
-                 `experiment`, `time`, `name` and `weight`. Empty for the criterion `ModifiedE`
+    weights      table of the best continuous design with the same settings, in which the numbers
+                 of samples need not be integers. The columns are `experiment`, `time`, `name` and
+                 `weight` (how often this sample is taken). Empty for the criterion `ModifiedE`
     notes        remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
     deviations   a dict {measured quantity: its error model}, if standard deviations depend on the

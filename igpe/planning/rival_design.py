@@ -91,8 +91,10 @@ class BuzziFerraris(Discriminating):
 
 @dataclass(frozen=True)
 class BoxHill(Discriminating):
-    """Expected increase in a wrong model's sum of squares if another model is right: a mean over
-    all pairs of models, weighted by the product of their probabilities.
+    """Expected increase in a wrong model's sum of squares if another model is right.
+
+    The criterion is a mean over all pairs of a right and a wrong model. The weight of a pair is the
+    product of the probabilities of the two models.
     """
 
     meaning = (

@@ -138,8 +138,8 @@ class DesignSeries(Shown):
         """
         if self.open_plan is None:
             raise ProblemError(
-                "Every plan of this series has its measurements. Call plan(...) before you add "
-                "further measurements, or remove the last ones with discard()."
+                "Every plan of this series already has measurements. Call plan(...) before you "
+                "add further measurements, or remove those of the last plan with discard()."
             )
         table = read_table(data)
         measured = [n for e in _measured(self.open_plan, table) for n in e.measured]

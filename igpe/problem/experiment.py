@@ -164,10 +164,10 @@ class Experiment(Suggesting):
     inputs      a list of inputs that are columns of `data`: ["T"]; or a dict {input: values}. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
-                Series whose index holds the times, or a DataFrame with a column `time`. Columns,
-                Series and DataFrames are linear between their times; for jumps, use
-                `igpe.step_input(...)`. Times of inputs are in the unit of the model's time, except
-                those of the table `data` itself, which igpe converts. A `NormalPrior` stands for a
+                Series whose index holds the times, or a DataFrame with a column `time`. igpe
+                interpolates columns, Series and DataFrames linearly; for jumps, use
+                `igpe.step_input(...)`. Give the times of inputs in the unit of the model's time;
+                igpe converts only the times in the table `data`. A `NormalPrior` stands for a
                 constant input whose value is uncertain; each experiment has its own value. A column
                 that is an input is not a measurement
     events      a list of `Event` objects: doses, injections and other jumps of states, at known or
@@ -185,9 +185,10 @@ class Experiment(Suggesting):
                 the standard deviation, and igpe estimates the unknowns in it together with the
                 others; `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit of
-                detection. None: unknown; if several quantities are measured, igpe weights each one
-                in inverse proportion to the size of its residuals in all experiments (maximum
-                likelihood). "equal": unknown but equal for all columns
+                detection. None: the standard deviations are unknown; if several quantities are
+                measured, igpe weights each quantity in inverse proportion to the size of its
+                residuals in all experiments (maximum likelihood). "equal": the standard deviations
+                are unknown but equal for all columns
     correlation  correlation of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
                 different quantities at the same time, or `igpe.losses.AR1(0.7)` between different
                 times for the same quantity. If you omit the number, igpe estimates the
@@ -288,8 +289,8 @@ class Experiment(Suggesting):
         """Return a copy of the experiment with other measurements.
 
         data            a table with the new measurements, or its path. Inputs that are columns of
-                        the present table come from the new table if it has these columns, and stay
-                        as they are otherwise
+                        the present table come from the new table if it has these columns;
+                        otherwise these inputs do not change
         one_of_several  whether the table has a column `experiment`; if so, igpe uses only the rows
                         with the name of this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:

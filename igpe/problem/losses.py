@@ -44,8 +44,8 @@ class Loss:
     linearly (igpe/numerics/least_squares/base.py). A loss is a class with the attributes below and
     a method `limits`.
 
-    is_squares   whether residuals of any size contribute their squares, so that the objective is a
-                 sum of squares
+    is_squares   whether the objective is the sum of squared residuals, without a limit on large
+                 residuals
     is_absolute  whether the objective is the sum of absolute residuals, which igpe approximates
                  by Huber losses with small limits
     criterion    name of the objective in results; empty for sums of squares
@@ -305,8 +305,7 @@ class Prior(Checked):
 
     @property
     def mean(self) -> float:
-        """Location of the prior: its median, on the scale of the parameter, not of its
-        logarithm."""
+        """Median of the prior, as a value of the parameter itself, not of its logarithm."""
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 

@@ -301,8 +301,8 @@ def _changing(
         if len({data.value for data in later}) > 1:
             raise ModelError(
                 f"'{name}' is fixed at values that change with time, and the equations use its "
-                "derivative. Skip its differential equation where it is fixed, or write an "
-                "equation instead of fixing it."
+                f"derivative. Where '{name}' is fixed, skip its differential equation "
+                f"(Constraint.Skip). Or write an equation for '{name}' instead of fixing it."
             )
         for data in series.values():
             data.fix(0.0)

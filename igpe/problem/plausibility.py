@@ -107,7 +107,7 @@ def _late(experiment: Experiment) -> dict[str, str]:
     if not late:
         return {}
     number, at = late[0]
-    more = f" Experiment '{experiment.name}' has {len(late)} such late events." * (len(late) > 1)
+    more = f" This experiment has {len(late)} events after its last measurement." * (len(late) > 1)
     return {
         "events": f"Event {number} of experiment '{experiment.name}' is at {at:g}, after the last "
         f"measurement (at {last:g}), and has no effect on the estimate. Times of events are in "

@@ -74,7 +74,7 @@ class Problem(Suggesting):
                   the logarithms of these parameters
     space         a dict {name of a ContinuousSet other than time: grid}; a grid is a number of
                   intervals, or `igpe.integrators.FiniteDifference(50, scheme="central")`. The
-                  states are then members such as `c[0.5]`, and columns of tables have these names
+                  states then have names such as `c[0.5]`, which are also the column names in tables
     raises        ModelError, DataError or ProblemError; the message states the cause and the remedy
 
     Names of unknowns: a parameter has its own name, `k1`; an estimated start value has a name such
@@ -152,7 +152,7 @@ class Problem(Suggesting):
         """Create a problem from parmest `Experiment` objects with labelled models (Pyomo's
         convention).
 
-        experiments  objects with a method `get_labeled_model()`. It returns a model with the
+        experiments  objects whose method `get_labeled_model()` returns a model with the
                      suffixes `experiment_outputs`, `unknown_parameters` and, if errors are known,
                      `measurement_error`
         settings     other arguments of `Problem`; give `parameters` to override the bounds in the
@@ -403,8 +403,10 @@ class Problem(Suggesting):
 
     @property
     def grid_remarks(self) -> tuple[str, ...]:
-        """Remark that intervals do not include the error of the grid in space; empty without a
-        grid."""
+        """A note that the confidence intervals do not include the error of the grid in space.
+
+        Empty if the problem has no such grid.
+        """
         if not self._given["space"]:
             return ()
         return (
@@ -439,7 +441,8 @@ class Problem(Suggesting):
         """Map each unknown of a time-varying parameter to the start time of its piece in one
         experiment.
 
-        If a break differs from a measured time only by rounding, igpe sets it to the measured time.
+        If a break differs from a measured time only by rounding, igpe uses the measured
+        time.
         """
         first, times = experiment.start_time, experiment.times
         nearest_starts = {}

@@ -219,8 +219,8 @@ def _converted(measurements: Measurements, name: str, factor: float, offset: flo
         return converted(measurements, name, factor, offset)
     if offset != 0:
         raise DataError(
-            f"The errors of '{name}' are log-normal, but the zero of its unit differs from the "
-            "zero of the model's unit. Give the data in the model's unit."
+            f"The errors of '{name}' are log-normal, but the unit of the data and the unit in the "
+            "model have different zeros. Give the data in the model's unit."
         )
     return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 
@@ -346,7 +346,10 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         mend = ""
         if fixed is not None and fixed.ctype is Param:  # a number in the equations
             mend = f" '{name}' is a Param that cannot change; declare it with mutable=True."
-        everywhere = " The model of every experiment needs all parameters: declare this one, too."
+        everywhere = (
+            f" Another experiment's model has '{name}'. Declare it in the models of all "
+            "experiments."
+        )
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{mend or closest(name, instance.scalars)} Parameters must be Vars or mutable "

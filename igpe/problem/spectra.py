@@ -130,7 +130,10 @@ class Spectra(Suggesting):
 
     @cached_property
     def basis(self) -> FloatArray | None:
-        """(n_wavelengths, m) orthonormal basis for (smooth spectra) / `noise`; None without one."""
+        """(n_wavelengths, m) orthonormal basis of the smooth spectra divided by `noise`.
+
+        None if the spectra need not be smooth.
+        """
         if not self.smooth:
             return None
         from scipy.interpolate import BSpline  # noqa: PLC0415 - few need it
@@ -307,7 +310,7 @@ class Spectra(Suggesting):
         )
 
     def rank(self) -> "Rank":
-        """Estimate the number of contributions from the singular values and the noise."""
+        """Use the singular values and the noise to estimate the number of contributions."""
         sigma = self.sigma
         weighted = self.values if sigma is None else self.values / sigma
         left, size, right = np.linalg.svd(weighted, full_matrices=False)

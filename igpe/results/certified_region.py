@@ -59,9 +59,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     simultaneous  True: the level holds for all unknowns together; False: it holds for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
-    rise          allowed rise in the sum of squares above S_min, computed with `objective` as S_min
+    rise          allowed rise in the sum of squares above S_min; igpe computes the rise with
+                  `objective` in place of S_min
     precision     requested precision, as a fraction of each interval's width
-    regions       separate boxes that contain the region
+    regions       separate boxes that, together with `undecided`, contain the whole region
     undecided     (lower, upper) corners of the smallest box that contains all undecided boxes
                   outside the regions; empty if there are no such boxes
     """
@@ -81,8 +82,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         inner_lower, inner_upper  smallest and largest values that are proved to belong to the
                                   region; NaN if there is no such value
         below, above              whether the data constrain the unknown from below and from
-                                  above: "limited" if they do, "reaches its bound" if the region
-                                  extends to the bound, "not decided" if neither is proved
+                                  above. "limited": the data constrain it; "reaches its bound":
+                                  the region extends to the bound; "not decided": neither is
+                                  proved
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -118,7 +120,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         and `identifiable`.
 
         identifiable  True: the data provably constrain the unknown on both sides within its
-                      bounds; False: it is proved that they do not; None: neither is proved
+                      bounds; False: the data provably do not constrain it on both sides; None:
+                      neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):
@@ -171,8 +174,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         if not self.closed:
             return f"{_counted(many, 'region')} found so far; others may exist"
         if known < many:
-            verb = "are" if known > 1 else "is"
-            parts = f", {known or 'none'} of which {verb} proved to contain a part of it"
+            of = f"{known or 'none'} of these boxes"
+            parts = f"; igpe proved for {of} that the box contains part of the region"
             return f"it lies entirely in {_counted(many, 'box')} (proved){parts * (many > 1)}"
         if many == 1:
             return "one region; there is no second region outside its box (proved)"

@@ -100,7 +100,7 @@ def _others(result: ResultData) -> Iterator[Chapter]:
             "Sets of values",
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
-                "others are so close to it that a likelihood ratio test does not reject them.",
+                "other sets fit almost as well: a likelihood ratio test does not reject them.",
                 f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
                 "igpe.check(problem) reports how many sets would remain with perfect measurements.",
             ),

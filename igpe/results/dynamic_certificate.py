@@ -23,7 +23,7 @@ from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at the time limit",
     Status.INTERRUPTED: ", stopped by you",
-    Status.INTEGRATION_BROKE: ", stopped where solutions could not be enclosed",
+    Status.INTEGRATION_BROKE: ", stopped because solutions in some boxes could not be enclosed",
 }
 
 
@@ -198,8 +198,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
-                f"No lower bound above 0 is proved ({counted(self.examined, 'box')}{stopped}): "
-                f"{self.objective:.6g} is the smallest sum of squares reached {where}; "
+                f"No lower bound above 0 is proved ({counted(self.examined, 'box')}{stopped}). "
+                f"The smallest sum of squares reached {where} is {self.objective:.6g}; "
                 f"{decided:.3g} % of the box is ruled out."
             )
         if self.lower_bound <= 0:
@@ -229,7 +229,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the boxes if there are two unknowns, and otherwise the bound during the search."""
+        """Plot the boxes if there are two unknowns; else plot the bound during the search."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 

@@ -184,7 +184,10 @@ def identifiability(result: ResultData) -> Section:
     if len(combined) > 1:  # one unknown combines with nothing
         texts = combined.map(lambda v: f"{v:.3g}")
         texts.insert(0, "relative standard error", texts.pop("standard_error"))
-        caption = "Combinations of unknowns, least certain first: relative change of each unknown"
+        caption = (
+            "Combinations of unknowns, starting with the least certain. Each row contains the "
+            "relative changes of the unknowns"
+        )
         written += frame_table(texts, caption)
     return Section("Identifiability", written)
 

@@ -152,7 +152,8 @@ def _chi_squared(objective: float, degrees: int) -> Tested:
 def _verdict(one: Tested, count: int) -> str:
     if one.p >= ODD:
         return "Nothing unusual."
-    weight = "" if one.p < CLEAR / count else f" (one of {count} tests; `adequacy` combines them)"
+    together = f" (one of {count} tests; `adequacy` judges all of them together)"
+    weight = "" if one.p < CLEAR / count else together
     return f"{one.says[0].upper()}{one.says[1:]} ({exact_probability(one.p)}){weight}."
 
 

@@ -112,9 +112,9 @@ class SpectralFit:
             each = zip(self.species, self.deviations, strict=False)
             lines.append(
                 "Residuals within the space of the pure spectra are larger than the "
-                f"instrument noise alone explains (p = {self.probability:.1g}): either the amounts "
+                f"instrument noise alone explains (p = {self.probability:.1g}). Either the amounts "
                 "scatter around the model with the standard deviations "
                 f"{', '.join(f'{n} {d:.2g}' for n, d in each)}, or the errors are correlated. "
-                "Standard errors include this."
+                "The standard errors are computed from these residuals."
             )
         return "\n".join(lines)

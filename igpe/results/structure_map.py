@@ -96,7 +96,7 @@ class StructureMap:
         """Describe the map in words, for readers who cannot see it."""
         largest = max((b.size for b in self.blocks), default=0)
         solved = (
-            f" They are solved in {counted(len(self.blocks), 'block')}, the largest with "
+            f" They are solved in {counted(len(self.blocks), 'block')}. The largest block has "
             f"{counted(largest, 'equation')}."
         )
         sentences = []
@@ -106,7 +106,7 @@ class StructureMap:
                 [f"From the {source.name}: {in_words(names, MOST_NAMED)}."] if names else []
             )
         if len(sentences) > MOST_NAMED:
-            more = f"There are {len(sentences) - MOST_NAMED} more such slopes and start values."
+            more = f"{len(sentences) - MOST_NAMED} more slopes and start values are not listed."
             sentences = [*sentences[:MOST_NAMED], more]
         for kind, head in LAST.items():
             names = [n for n, r in zip(self.parameters, self.reach, strict=True) if r == kind]

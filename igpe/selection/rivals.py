@@ -149,12 +149,12 @@ class Rivals(Shown):
 
     table      table indexed by rival, with the columns `unknowns` (their number, including an
                estimated sigma), `objective`, `AICc`, `BIC`, `delta` (AICc minus the smallest AICc),
-               `weight` (Akaike weight), `within` (the smallest of the larger rivals that contain
-               all unknowns of this rival), `p` (p-value of the likelihood ratio test between these
-               two), `lack_of_fit` (p-value of all tests of the residuals), `left_out` (root mean
-               square error of predictions of each experiment from a fit to the others: in standard
-               deviations, or, if these are unknown, as a fraction of the spread of each quantity)
-               and `status` (of the fit)
+               `weight` (Akaike weight), `within` (the smallest rival that contains all unknowns
+               of this rival and others), `p` (p-value of the likelihood ratio test of this rival
+               against the one in `within`), `lack_of_fit` (p-value of all tests of the residuals),
+               `left_out` (root mean square error of predictions of each experiment from a fit to
+               the others: in standard deviations, or, if these are unknown, as a fraction of the
+               spread of each quantity) and `status` (of the fit)
     results    a dict {rival: its `Result`}, best first
     behaviour  table of pairs that the measurements do not distinguish, with the columns `right`,
                `rival`, `contained` (whether `rival` can produce all outputs that `right` can

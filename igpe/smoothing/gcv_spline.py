@@ -143,16 +143,18 @@ class GcvSpline:
     """Boundary-corrected cubic smoothing spline with its penalty chosen by generalised
     cross-validation.
 
-    Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); standard errors are Bayesian (Wahba
-    1983). Time and memory are proportional to the number of measurements.
+    The spline is used in step 1 of Michalik, Chachuat & Marquardt (2009); for the boundary
+    correction, see Huang (2001). The standard errors are Bayesian (Wahba 1983). Time and memory are
+    proportional to the number of measurements.
 
-    With the boundary correction, the curve is a weighted average of two splines: one has a penalty
-    on its fourth derivative, the other on its fifth (only with at least 9 distinct times). If the
-    data have a sharp feature and GCV clearly prefers the natural spline, igpe uses that spline
-    instead. If there are fewer than 8 distinct times, or a gap is longer than a quarter of the time
-    range, the curve is also the natural spline. With fewer than 4 distinct times, this spline is a
-    line or a constant. The natural spline is exact for at most 3000 distinct times; for more times,
-    it has 3000 knots. If every value is exact, the curve is the spline through all values.
+    With the boundary correction, the curve is a weighted average of two splines. The first has a
+    penalty on its fourth derivative, the second on its fifth. With only 8 distinct times, the curve
+    is the first of these splines. If the data have a sharp feature and GCV clearly prefers the
+    natural spline, igpe uses that spline instead. If there are fewer than 8 distinct times, or a
+    gap is longer than a quarter of the time range, the curve is also the natural spline. With fewer
+    than 4 distinct times, this spline is a line or a constant. With at most 3000 distinct times,
+    the natural spline is the exact smoothing spline; with more times, it is an approximation with
+    3000 knots. If every value is exact, the curve is the spline through all values.
 
     boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor by which the chosen penalty on f'' is multiplied; 0.01, for example,
@@ -226,7 +228,7 @@ def _warnings(data: CurveData, residuals: FloatArray, fit: Smoothed) -> tuple[st
     if fit.trace < fit.least + STIFF and abs(lag_one) > CORRELATED / np.sqrt(r.size):
         return (
             f"The curve has only {fit.trace:.1f} degrees of freedom, but its residuals are "
-            f"autocorrelated ({lag_one:+.2f}): it may be too smooth. "
+            f"autocorrelated ({lag_one:+.2f}): the curve may be too smooth. "
             "Try penalty_factor=0.01 or Interpolation().",
         )
     if fit.at_edge and squares > 0.0:

@@ -119,12 +119,12 @@ FEWEST = 4  # distinct times for a cubic
 class Interpolation:
     """The not-a-knot cubic spline through the measurements; replicates are averaged.
 
-    The errors of the curve are the errors of the measurements, propagated through the spline, which
-    is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. If standard
-    deviations are not given, igpe estimates sigma from the scatter of replicates and from the
-    distance between each measurement and the line that joins its neighbours (Gasser, Sroka &
-    Jennen-Steinmetz 1986); curvature of the data increases this estimate of sigma. With one, two or
-    three distinct times, the curve is a constant, a line or a parabola.
+    The spline is linear in the measurements, and igpe propagates the errors of the measurements
+    through it: the coefficients c, with B c = y, have the covariance sigma^2 (B' W B)^-1. If
+    standard deviations are not given, igpe estimates sigma from two sources: the scatter of
+    replicates, and the distance between each measurement and the line that joins its neighbours
+    (Gasser, Sroka & Jennen-Steinmetz 1986). Curvature of the data increases this estimate of sigma.
+    With one, two or three distinct times, the curve is a constant, a line or a parabola.
     """
 
     @property

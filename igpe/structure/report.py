@@ -64,7 +64,7 @@ def sentence(finding: Finding) -> str:
     """What an engineer must know about one unknown."""
     words = _reached(finding)
     if finding.reach is Access.UNREACHABLE:
-        return words + " Only its prior constrains its value." * finding.prior
+        return words + " Only the prior constrains this unknown." * finding.prior
     if finding.verdict is Identifiable.UNDECIDED:
         return words
     if finding.values > 1:
@@ -86,7 +86,7 @@ def _reached(finding: Finding) -> str:
         return f"not identifiable: no {visible if more else 'equation contains it.'}"
     if finding.implicit:
         return (
-            f"estimated from the dynamics (step 4): {equations} would determine it, but "
+            f"estimated from the dynamics (step 4): {equations} would determine the unknown, but "
             f"{in_words(finding.implicit)} cannot be written in closed form"
         )
     if finding.switches:
@@ -173,8 +173,8 @@ def _certainty(exact: Identifiability) -> list[str]:
         why = "They are not identifiable at the points tried, but may be at others."
         if not exact.numerical:
             why = (
-                f"Taylor series with {exact.orders} terms are not enough, and integration gives "
-                "no clear answer."
+                f"Taylor series with {exact.orders} terms are too short for a verdict, and "
+                "integration gives no clear answer either."
             )
         lines.append(f"Undecided at these start values and inputs: {in_words(undecided)}. {why}")
     if set(exact.values) - exact.unique:

@@ -69,9 +69,9 @@ LEFT_OUT = (
     "The fit was judged without {} outlier{}, because the loss is robust; see result.outliers()."
 )
 BELOW_LIMIT = (
-    "{} of {} measurements are below a limit of detection. Their probability enters the "
-    "objective. They have no residuals and do not appear in plots. Residuals near the limit "
-    "are not tested."
+    "{} of {} measurements are below a limit of detection. For each of them, the objective "
+    "contains the probability of a value below the limit. These measurements have no residuals "
+    "and do not appear in plots. Residuals near the limit are not tested."
 )
 NO_TIME = "The residuals were not judged because the run was interrupted."
 

@@ -56,9 +56,9 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     estimate      a dict {unknown: value estimated from the measurements}
     units         units of the unknowns
     replications  table with one row for each refit, indexed by the number of the refit. The columns
-                  are `status`, `objective`, one for each unknown and, if there are few degrees of
-                  freedom, `sigma_drawn` (the drawn sigma as a multiple of the residuals' standard
-                  deviation)
+                  are `status`, `objective` and one for each unknown. If there are few degrees of
+                  freedom, there is also `sigma_drawn` (the drawn sigma as a multiple of the
+                  residuals' standard deviation)
     asked         number of replications requested
     complete      False if the run was interrupted
     kind          description of how the errors were drawn
@@ -204,10 +204,10 @@ class ParametricBootstrap:
 class ResidualBootstrap:
     """Bootstrap errors, drawn with replacement from the residuals of the same quantity.
 
-    The residuals are first divided by sqrt(1 - leverage), because a fit makes residuals smaller
-    than the errors, and then centred (Davison & Hinkley, Bootstrap Methods and their Application,
-    1997, section 6.2.3). The method makes no assumption about the distribution of errors. Only the
-    ratios of the standard deviations of one quantity matter.
+    A fit makes residuals smaller than the errors. Therefore, igpe first divides the residuals by
+    sqrt(1 - leverage), and then centres them (Davison & Hinkley, Bootstrap Methods and their
+    Application, 1997, section 6.2.3). The method makes no assumption about the distribution of
+    errors. It uses only the ratios of the standard deviations within each quantity.
     """
 
     def draw(self, base: Likelihood) -> Draw:

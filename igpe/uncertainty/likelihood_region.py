@@ -41,9 +41,10 @@ class Region(Shown):
     names       names of the two unknowns
     estimate    estimates of the two unknowns
     units       units of the two unknowns
-    edge        edge of the region, a closed curve: a table with one column for each of the two
-                unknowns, and the column `end`: "" where the likelihood ratio determines the edge,
-                and otherwise "bound reached", "open" or "no solution beyond"
+    edge        a table of points on the edge of the region, which is a closed curve. The table has
+                one column for each of the two unknowns. Its column `end` is "" where the likelihood
+                ratio determines the edge, and otherwise "bound reached", "open" or "no solution
+                beyond"
     linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
                 a standard error is not defined
     confidence  confidence level of the region

@@ -27,9 +27,9 @@ class ModelComparison(Shown):
 
     table  one row for each model, with the columns `unknowns` (their number, including an unknown
            sigma), `objective`, `log_likelihood`, `AIC`, `AICc`, `BIC`, `delta` (AICc minus the
-           smallest AICc), `weight` (Akaike weight), `within` (the smallest of the larger
-           models that contain all unknowns of this model), and `p` (p-value of the
-           likelihood ratio test between these two models)
+           smallest AICc), `weight` (Akaike weight), `within` (the smallest model that contains
+           all unknowns of this model and others), and `p` (p-value of the likelihood ratio test of
+           this model against the model in `within`)
     notes  remarks for the user
     """
 
@@ -53,9 +53,9 @@ def compare_models(
     results  a dict {name: result}; all results must be fits to the same measurements
     nested   a dict {smaller model: larger model that contains it} with the names of the models;
              None: igpe identifies such pairs from the names of the unknowns
-    raises   DataError if the measurements differ or only some have standard deviations,
-             ProblemError if there are fewer than two models, or if `nested` names a model that is
-             not in `results`, Unsupported for fits with a robust loss, which is not a
+    raises   DataError if the measurements differ, or if only some of the fits have standard
+             deviations, ProblemError if there are fewer than two models, or if `nested` names a
+             model that is not in `results`, Unsupported for fits with a robust loss, which is not a
              likelihood
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
@@ -86,8 +86,8 @@ def refuse_robust(names: Sequence[str]) -> None:
     if names:
         raise Unsupported(
             f"{in_words(names)} cannot be compared with other models, because a robust loss (Huber "
-            "or L1) is not a likelihood. Omit the argument `loss`. Remove the outliers that "
-            "`result.outliers()` lists, the same ones for every model."
+            "or L1) is not a likelihood. Omit the argument `loss`, and remove outliers from the "
+            "data instead (see `result.outliers()`). Remove the same outliers for every model."
         )
 
 

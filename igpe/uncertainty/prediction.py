@@ -104,7 +104,7 @@ class PredictedTrajectory(NamedTuple):
         if not trajectory.status.usable:
             raise EstimationFailed(
                 f"Experiment {self.run.name} could be integrated only to time "
-                f"{trajectory.reached:g} of {self.grid[-1]:g}. {trajectory.reason}",
+                f"{trajectory.reached:g} instead of {self.grid[-1]:g}. {trajectory.reason}",
                 trajectory.status,
             )
         return trajectory

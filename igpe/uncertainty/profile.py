@@ -107,8 +107,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     parameters    values of these unknowns at the optimum
     objective     the sum of squares at the optimum, or, if standard deviations are estimated, -2
                   log-likelihood up to a constant
-    rise          increase in the objective that defines the ends of each interval; from the
-                  chi-squared distribution, or from the F distribution if sigma is unknown
+    rise          each interval ends where the objective has risen by this value, which follows
+                  from the chi-squared distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one `Profile` for each requested unknown
     linearised    linearised intervals for comparison: a dict {unknown: (lower, upper)}
@@ -144,7 +144,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         """Return the smallest and largest values that an unknown takes on the profiles.
 
         igpe counts only points at which the objective has risen by at most `rise`. The profile
-        interval of the unknown contains at least this range, even if the unknown has no profile.
+        interval of the unknown contains this range. If the unknown has no profile, the range shows
+        how wide its profile interval is at least.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise

@@ -181,7 +181,7 @@ def test_the_words_say_what_the_picture_shows(short, paper):
     assert "overdetermined: 3 equations, 2 unknowns" in paper.maps[0].words
     many = checked(40, range(1, 41)).maps[0].words
     assert many.count("From the slope") == 12
-    assert many.endswith("There are 28 more such slopes and start values.")
+    assert many.endswith("28 more slopes and start values are not listed.")
 
 
 def test_a_start_value_that_is_estimated_has_a_row():

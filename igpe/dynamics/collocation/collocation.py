@@ -132,7 +132,7 @@ class Collocation(Checked):
         this discretisation and does not refine it. After Ctrl-C, every estimate has the status
         INTERRUPTED; those that igpe had not yet computed have an infinite objective.
 
-        profiles_of  for each start, the argument `profiles` of `estimate`; may be empty
+        profiles_of  one entry for each start: its `profiles`, as for `estimate`; (): no profiles
         raises       Unsupported if the loss is not least squares, or if a time-varying unknown has
                      a break that is not one of the model's own times
         """

@@ -66,8 +66,8 @@ def _refuse_higher_index(problem: Problem) -> None:
     with suppress(ModelError):  # equations that cannot be read may be collocated all the same
         if any(system.reduction is not None for system in compiled(problem).systems):
             raise Unsupported(
-                "The model has a higher index, and it has constraints, bounds that vary with time "
-                "or bounds on slopes. To enforce them, igpe would have to collocate the original "
+                "The model has a higher index. It also has constraints, bounds on slopes or bounds "
+                "that vary with time. To enforce these, igpe would have to collocate the original "
                 "Pyomo equations, which would be inaccurate. Remove these constraints and bounds, "
                 "or use igpe.MultipleShooting(), which enforces constraints."
             )

@@ -31,8 +31,10 @@ LENGTH = Rule(lambda v: is_number(v) and v > 0, "a number above 0")
 
 
 class LinearStepper(Stepper):
-    """Computes steps of the linearised equations; n_q is the number of unknowns that are not
-    start values."""
+    """Computes steps of the linearised equations.
+
+    n_q  number of unknowns that are not start values
+    """
 
     def function(self, system: Augmented) -> Batched:
         """(tau, x, z, p) -> f, f_t, f_x, f_q, each row by row."""

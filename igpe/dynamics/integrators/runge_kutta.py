@@ -87,8 +87,8 @@ class RungeKutta(Integrator):
     slack      factor by which errors in sensitivities may exceed errors in states. Gauss-Newton
                steps do not need accurate sensitivities, but without error control the
                sensitivities of stiff equations are wrong by orders of magnitude
-    pair       Runge-Kutta pair to use; BY_STIFFNESS starts every interval with the explicit pair
-               and changes to the implicit pair if the longer steps of the latter reduce the work
+    pair       Runge-Kutta pair to use. BY_STIFFNESS starts every interval with the explicit pair,
+               and changes to the implicit pair if the longer steps of that pair reduce the work
     """
 
     compiles: ClassVar[bool] = True

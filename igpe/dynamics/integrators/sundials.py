@@ -41,7 +41,7 @@ RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 
 @dataclass(frozen=True)
 class Sundials(Piecewise):
-    """Variable-order BDF: CVODES for ordinary and IDAS for differential-algebraic equations.
+    """Variable-order BDF: CVODES for ordinary differential equations, and IDAS for DAEs.
 
     igpe checks at each output whether the states are too large, and between outputs whether the
     time limit has passed. If there is a time limit, the integration restarts at each output and

@@ -69,8 +69,8 @@ class IteratedSearch(Checked):
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
                 corresponds to about a minute of processor time
     pool        number of the best optima from which the modified starts are formed
-    finalists   number of accurate searches that must succeed; they start at the best optima, one
-                after another
+    finalists   number of accurate searches that must succeed. The first starts at the best optimum,
+                the next at the second best, and so on until enough searches have succeeded
     iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
                 of the best optima may take four times as many
     seed        seed of the random starts; the same seed gives the same result
@@ -93,9 +93,9 @@ class IteratedSearch(Checked):
         """Return the best optimum found; `start` is an additional start (it may be empty).
 
         After Ctrl-C igpe returns the best point so far, with status INTERRUPTED. The trail contains
-        the distinct optima of the finalists, except the one returned, best first; `reached`
-        contains the final objectives of the low-accuracy searches, followed by those of the
-        finalists.
+        the distinct optima of the accurate searches, except the one returned, best first. `reached`
+        contains the final objectives of the low-accuracy searches, and then those of the accurate
+        searches.
         profiles  ignored
         raises    ProblemError if an unknown has no finite bounds to search in, or if a nonempty
                   start omits an unknown or has a value that is not finite; Unsupported as in

@@ -161,7 +161,7 @@ def require_plain(
     refusals = (
         (
             varying_too and problem.time_varying,
-            f"{method} estimates constant unknowns only; {sorted(problem.time_varying)} vary with "
+            f"{method} estimates constant unknowns, but {sorted(problem.time_varying)} vary with "
             "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation.",
         ),
         (
@@ -247,7 +247,7 @@ def require_numbers(problem: Problem, method: str) -> None:
             f"{method} needs fixed standard deviations, but those of this problem depend on the "
             "fit (igpe.Noise, several quantities without standard deviations, or estimated "
             "correlations). Fix them with problem.weighted(sigma), or use igpe.estimate or "
-            "igpe.SingleShooting().estimate, which support them."
+            "igpe.SingleShooting().estimate, which support such standard deviations."
         )
 
 
@@ -359,8 +359,9 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         yield (
             "The accuracy of the optimum is limited by the accuracy of the integration: "
             "integration errors, or rounding errors of the parameter values, change the "
-            "predictions noticeably. The sum of squares and standard errors are therefore unreliable, and a "
-            "longer search with this integrator would hardly improve the parameter values."
+            "predictions noticeably. The sum of squares and standard errors are therefore "
+            "unreliable, and a longer search with this integrator would hardly improve the "
+            "parameter values."
         )
     elif fit.cost > gate:
         yield (

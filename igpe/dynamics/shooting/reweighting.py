@@ -266,7 +266,7 @@ class Weights:
                 if count:
                     notes.append(
                         f"The model predicts nearly 0 for {counted(count, 'measurement')} of "
-                        f"{name} in experiment {e.name}. For these, {model} gives no "
+                        f"{name} in experiment {e.name}. There, {model} gives no "
                         "usable standard deviation; igpe used a tenth of the smallest measurement "
                         "instead. "
                         f"{model.remedy}"

@@ -62,7 +62,7 @@ class SingleShooting:
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
-        """Return ISS, the single-shooting method that Michalik et al. (2009) use as a baseline.
+        """Return the single shooting that Michalik et al. (2009, ISS) use as a baseline.
 
         A failed integration ends the run.
         """

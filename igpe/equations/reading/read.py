@@ -229,12 +229,12 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     free = [names[j] for j in found.under_columns]
     many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
     raise ModelError(
-        "The equations do not determine the states and algebraic variables, even if they are "
-        "differentiated repeatedly"
+        "Even when differentiated repeatedly, the equations do not determine the states and "
+        "algebraic variables"
         + many * bool(spare)
         + f"; undetermined: {listed(free)}" * bool(free)
         + ". Remove an equation that follows from others, or add a missing equation. If a "
         "variable is an input, give it in Experiment(inputs=...). At a boundary in space, give "
-        "each variable a boundary condition; a balance is possible only if the discretisation "
-        "scheme has a formula for this point."
+        "each variable a boundary condition. A balance can replace this condition only if the "
+        "discretisation scheme has a formula for this point."
     )

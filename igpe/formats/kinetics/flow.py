@@ -19,8 +19,8 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A feed of one species, in amount per time.
 
-    flow     name of a time-dependent input; if the reactor has `algebraic` species, the name of a
-             constant input, because these species need the integral of the flow
+    flow     name of a time-dependent input. If the reactor has `algebraic` species, give the
+             name of a constant input instead, because these species need the integral of the flow
     species  name of the species that is fed
     """
 
@@ -66,11 +66,11 @@ class Semibatch(Reactor):
     """dn/dt = V*(net rate of production by the reactions) + feeds; the states are amounts.
 
     volume   volume of the contents: `MolarVolumes`, a number, or the name of a constant input. If
-             `volume` is None, V is a state, which the streams increase; the experiment gives the
-             start value of V
+             `volume` is None, V is a state, which increases with the inflow of the streams. The
+             experiment then gives the start value of V
     feeds    list of `MolarFeed`s and `Stream`s
-    amounts  pattern for the names of amounts: "n_{}" gives `n_A`; a concentration has the name of
-             its species
+    amounts  pattern for the names of amounts. With "n_{}", `n_A` is the amount of species A; its
+             concentration is always called `A`
 
     If there are `algebraic` species, all feeds must be `MolarFeed`s with a constant flow. See
     `Reactor` for the other fields.

@@ -29,8 +29,8 @@ class Jacket:
 
     capacity  heat capacity of the jacket's contents, J/K; per reactor volume if `exchange` is also
               per reactor volume
-    flow      flow through the jacket divided by its volume, 1/time: name of a time-dependent input,
-              or a number
+    flow      flow through the jacket divided by the volume of the jacket, 1/time: name of a
+              time-dependent input, or a number
     inlet     temperature of the fluid that enters the jacket, K: name of a time-dependent input,
               or a number
     """
@@ -54,8 +54,8 @@ class HeatBalance:
     heats     enthalpy of each reaction, J/mol, negative for exothermic reactions: name of a
               parameter, or a number
     capacity  heat capacity of the contents per volume, J/(volume K)
-    exchange  heat transfer coefficient multiplied by area (UA), J/(time K); in all reactors except
-              `Semibatch`, UA per volume of the reactor
+    exchange  heat transfer coefficient multiplied by area (UA), J/(time K). In all reactors except
+              `Semibatch`, give UA divided by the volume of the reactor
     jacket    temperature of the jacket, K: name of a time-dependent input, a number, or
               a `Jacket`
     feed      temperature of the inflow, K: name of a time-dependent input, or a number.

@@ -248,8 +248,8 @@ class MassAction(RateLaw):
             raise ModelError(
                 f"The reaction is {'' if equation.reversible else 'ir'}reversible, but its "
                 f"MassAction has {counted(count, 'constant')} for the reverse direction. A "
-                "reaction with <-> needs one (backward=... or equilibrium=...); a reaction with -> "
-                "needs none."
+                "reaction with <-> needs one such constant (backward=... or equilibrium=...); a "
+                "reaction with -> needs none."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:
@@ -427,10 +427,10 @@ class Reaction:
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """The equation, split into equations that contain no yields.
+        """The equation without the species that have yields, and one equation for each of these.
 
-        A sum of amounts is constant in all of them if and only if the reaction keeps it constant
-        for all values of the yields.
+        The reaction conserves a sum of amounts for all values of the yields if and only if each of
+        these equations conserves the sum.
         """
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}

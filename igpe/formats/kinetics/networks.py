@@ -25,10 +25,10 @@ def networks(
     """Return a dict {name: reactor} with a reactor for each connected subset of the reactions.
 
     A subset is connected if its reactions cannot be divided into two groups that share no species.
-    Rate constants keep their names from the full list, so that a network is nested in each network
-    with additional reactions. Every network contains all species, and species that do not react are
-    constants. The same experiments can therefore be used for all networks. The name of a network
-    lists its reactions, separated by semicolons.
+    Rate constants keep their names from the full list. Each network is therefore nested in every
+    network that contains its reactions and others. Every network contains all species, and species
+    that do not react are constants. The same experiments can therefore be used for all networks.
+    The name of a network lists its reactions, separated by semicolons.
 
     reactions  list of strings ("A -> B"), or `Reaction`s with rate laws
     at_most, at_least  largest and smallest number of reactions in a network
@@ -38,8 +38,8 @@ def networks(
     reactor    `Batch`, `Cstr` or `Semibatch`
     settings   other arguments of `reactor` (bounds, temperature, units, ...); `bounds` may
                contain parameters of all reactions
-    raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
-               more than 1000 networks, or no network at all
+    raises     ModelError for invalid reactions or counts, for unknown names in `present` or
+               `always`, and if the reactions form no network or more than 1000 networks
     """
     every = numbered(reactions)
     texts = [r.text for r in every]

@@ -51,8 +51,8 @@ def petab_objective(
     """Compute the negative log-likelihood of the measurements themselves, as PEtab defines it.
 
     If log10(y) has the density p, then y has the density p / (y ln 10). The objective is therefore
-    `negative_log_likelihood` plus log(y ln 10) for each measurement that is compared as log10(y),
-    and plus log(y) for each that is compared as ln(y).
+    `negative_log_likelihood` plus one term for each measurement that is compared as a logarithm:
+    log(y ln 10) if igpe compares log10(y), and log(y) if igpe compares ln(y).
 
     parameters  a dict {unknown: value}; by default the nominal values of the parameter table
     priors      whether to include the problem's priors (for PEtab 2, uniform priors as well)

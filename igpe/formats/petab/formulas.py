@@ -421,7 +421,8 @@ def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             if name == "language" and inside != "sbml":
                 raise DataError(
                     f"The problem's model is in the language {inside!r:.50}, not in SBML. igpe "
-                    "reads no other language: such models can be programs. Write it in SBML."
+                    "reads only SBML, because a model in another language can be a program. "
+                    "Write the model in SBML."
                 )
     elif isinstance(part, list):
         for inside in part:

@@ -60,8 +60,9 @@ def read_petab(path: str | Path) -> Problem:
     measurements differ in their observable or noise parameters. igpe compares logarithms if the
     observable has a logarithmic transformation or a log-normal distribution. Standard deviations
     that depend on parameters become `igpe.EstimatedSigma`. If a parameter has a
-    logarithmic scale, igpe searches on that scale. Version 2 has no scales: there, igpe searches on
-    a logarithmic scale if a parameter is positive and its bounds span three decades or more.
+    logarithmic scale, igpe searches on that scale. Files of version 2 contain no
+    scales. If a parameter in such a file is positive and its bounds span three decades or more,
+    igpe searches on a logarithmic scale.
 
     path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for invalid tables, ModelError for SBML features that igpe does not support,
@@ -276,8 +277,8 @@ class _MeasurementReader:
         )
         if left:
             raise DataError(
-                f"The placeholders {left} of '{observable}' have no value in a row of the "
-                "measurement table; give these values, separated by ';'."
+                "In at least one row of the measurement table, the placeholders "
+                f"{left} of '{observable}' have no value. Give these values, separated by ';'."
             )
         meaning = self.meanings[timeline]
         formulas, noises = meaning.over_time(formula, keeps=True), meaning.over_time(noise)

@@ -182,7 +182,7 @@ def _with_values(
         if any(c.role == "measured" and c.cells[r].kind in VALUES for c in columns):
             raise DataError(
                 f"Row {block.rows[r] + 1} in '{block.grid.file.name}' has values but no time in "
-                f"'{time.header}'; every row needs a finite time. Enter one, or remove the row."
+                f"'{time.header}'; every row needs a finite time. Enter a time, or remove the row."
             )
     return [int(r) for r in np.flatnonzero(np.isfinite(times))]
 

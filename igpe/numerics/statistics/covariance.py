@@ -366,8 +366,8 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     every = combinations(x, covariance)
     if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
         sentences.append(
-            f"Largest standard error: the combination {_moved(names, every[0])}. Smallest: "
-            f"{_moved(names, every[-1])}."
+            f"The combination with the largest standard error: {_moved(names, every[0])}. With the "
+            f"smallest: {_moved(names, every[-1])}."
         )
     return sentences
 

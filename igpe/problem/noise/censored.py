@@ -26,8 +26,8 @@ class Censored(Checked):
 
     deviation  standard deviation of the measurements, in the unit of the column
     below      the limit of detection, in the same unit. Values that do not exceed the limit count
-               as below it. A cell of the table such as "<0.05" gives its own limit, with or without
-               `below`
+               as below it. A cell of the table such as "<0.05" sets the limit for this measurement,
+               whether or not `below` is given
     raises     ProblemError unless the deviation is positive and the limit, if given, is finite
     """
 

@@ -71,8 +71,10 @@ class Correlation(ABC):
 
     @abstractmethod
     def of(self, columns: Sequence[str], layout: Layout) -> Self:
-        """Return the correlation for the measured columns of one experiment; raises DataError if it
-        does not fit these columns."""
+        """Return the correlation for the measured columns of one experiment.
+
+        raises  DataError if the correlation does not fit these columns
+        """
 
     @abstractmethod
     def whitening(self, layout: Layout) -> Any:

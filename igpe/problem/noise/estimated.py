@@ -10,8 +10,8 @@ from igpe.core.errors import DataError
 class EstimatedSigma:
     """A standard deviation that the model computes from estimated unknowns.
 
-    The estimates are then maximum likelihood estimates: the objective is -2 log L without its
-    constant terms,
+    With such a standard deviation, igpe computes maximum likelihood estimates: the objective is
+    -2 log L without its constant terms,
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 

@@ -13,12 +13,13 @@ from igpe.core.fields import Checked, Positive
 class LogNormal(Checked):
     """Errors of a positive quantity whose logarithm has normal errors.
 
-    igpe replaces the measured quantity `A` by `ln(A)`, also in results and plots: it compares the
-    logarithms of the measurements with an Expression for the logarithm of the model's quantity. All
-    numbers for this quantity in a result refer to its logarithm.
+    igpe replaces the measured quantity `A` by `ln(A)`, also in results and plots. An Expression
+    gives the logarithm of the model's quantity, and igpe compares the values of this Expression
+    with the logarithms of the measurements. All numbers for this quantity in a result refer to its
+    logarithm.
 
-    deviation  standard deviation of the natural logarithm; if it is small, it is about equal to the
-               relative error. The true value is the median of the distribution of the
+    deviation  standard deviation of the natural logarithm; a small deviation is about equal to
+               the relative error. The true value is the median of the distribution of the
                measurements, not its mean
     raises     ProblemError unless the deviation is positive
     """

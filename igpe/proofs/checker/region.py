@@ -170,7 +170,7 @@ class RegionClaim:
     def fault_of_openness(self, share: float) -> str:
         """What is wrong with what the file says of open leaves, which take a share of the box."""
         if share > 0 and self.is_finished:
-            return "the status of the certificate says that no box is open, but some boxes are"
+            return "the certificate's status says that there are no open boxes, but there are some"
         if share > self.open_share * (1 + 1e-6) + ROUNDING:
             return f"{100 * share:.3g} % of the volume is open, not {100 * self.open_share:.3g} %"
         return ""

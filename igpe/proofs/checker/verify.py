@@ -266,7 +266,7 @@ def _fault(node: BoxNode, children: list[BoxNode]) -> str:
 
 def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
     if len(children) <= 1:
-        return f"it is split, but a part of it is missing: it has {len(children)} child boxes"
+        return f"it is split, but a part of it is missing (number of child boxes: {len(children)})"
     ends = sorted((c.low, c.high) for c in children)
     axes = [i for i in range(len(node.low)) if any(a[i] != ends[0][0][i] for a, _ in ends)]
     if len(axes) != 1:
@@ -384,8 +384,9 @@ def verify(
                  the box by then
     effort       computational effort of the integration; it affects how many boxes are confirmed,
                  but not the correctness of the verdict
-    with_        "arb": also check the objective to 30 digits, and a random sample of the leaves,
-                 using Arb's arithmetic and the Pyomo model itself (`pip install 'igpe[arb]'`)
+    with_        "arb": igpe also uses Arb's arithmetic and the Pyomo model itself to check the
+                 objective (to 30 digits) and a random sample of the leaves. This check requires
+                 `pip install 'igpe[arb]'`
     progress     a function that receives each message; or True, False or None, as for
                  `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to

@@ -309,10 +309,11 @@ def certify(
                 At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for
                 `igpe.estimate`
-    executor    None: run the proof in this process; a number: in that many processes, started by
-                igpe; otherwise an executor, as for `igpe.campaign`. All executors produce the same
-                tree of boxes; the tree for None may differ. If the search ends early, igpe discards
-                the results of unfinished tasks, so the tree may also differ between executors
+    executor    None: igpe runs the proof in this process; a number: the number of processes that
+                igpe creates for it; otherwise an executor, as for `igpe.campaign`. All
+                executors produce the same tree of boxes; the tree for None may differ. If the
+                search ends early, igpe discards the results of unfinished tasks, so the tree may
+                also differ between executors
     raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
                 the parameter values); Unsupported for implicit algebraic variables, constraints,
                 losses other than least squares, estimated standard deviations and operations

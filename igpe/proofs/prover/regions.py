@@ -444,14 +444,14 @@ def certify_region(
 
     The region consists of all points (values of the parameters) whose sum of squares is at most
     S_min + `rise`, where S_min is the minimum within the bounds. The extent of the region along one
-    unknown is the profile likelihood interval of this unknown. The proof encloses the region from
-    outside (no point elsewhere belongs to it) and from inside (by points that belong to it). The
-    result proves or refutes practical identifiability within the bounds (Raue et al.,
-    Bioinformatics 25 (2009) 1923).
+    unknown is the profile likelihood interval of this unknown. The proof gives an outer
+    enclosure, which contains the whole region, and an inner one: points that are proved to belong
+    to the region. The result proves or refutes practical identifiability within the bounds (Raue et
+    al., Bioinformatics 25 (2009) 1923).
 
     problem       the problem, with bounds for all unknowns
-    estimate      a Result, an Estimate, or a dict {unknown: value}: the best known values. If the
-                  search finds better values, it continues with those. If `estimate` is None, igpe
+    estimate      a Result, an Estimate, or a dict {unknown: value}: the best known values. If
+                  igpe finds better values, it continues with those. If `estimate` is None, igpe
                   searches for the best values first
     level         confidence level, between 0 and 1
     precision     largest allowed difference between the outer and the inner endpoint of an

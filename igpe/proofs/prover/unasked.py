@@ -25,7 +25,7 @@ from igpe.proofs.prover.search import BoxSearch
 from igpe.results.dynamic_certificate import DynamicCertificate
 
 GAP = 0.01
-EFFORT = 6.0  # s of one core, by the two costs below
+EFFORT = 10.0  # s of one core, by the two costs below
 PER_BOX, PER_OPERATION = 1.5e-3, 3.5e-7  # s
 LONGEST = 30.0  # s of wall time, on whatever machine
 PATIENCE = 600.0  # s after which a process that was to compile the kernels has failed

@@ -298,9 +298,9 @@ def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
     """Plot the share of each quantity in the sum of squares and in the information.
 
     For each quantity of each experiment, the plot shows one bar for each of these two shares. The
-    share of the information is the quantity's part of the sum of all leverages: it shows how much
-    the measurements of this quantity contribute to determining the unknowns. The plot omits this
-    share if the leverages are unknown.
+    share of the information is the sum of this quantity's leverages, divided by the sum of all
+    leverages. This share shows how much the measurements of the quantity contribute to determining
+    the unknowns. The plot omits this share if the leverages are unknown.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes; None: draw in a new figure

@@ -207,7 +207,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
 def plot_pieces(
     problem: Problem, estimate: Estimate, axes: Any = None, *, iterates: int = 4
 ) -> Plot:
-    """Plot the model's trajectory on each interval; the gaps close from iterate to iterate.
+    """Plot the trajectory on each interval at several iterates, to show how the gaps close.
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 

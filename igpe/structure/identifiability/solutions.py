@@ -122,7 +122,7 @@ def solutions(
     reasons = {
         "quantities that are measured once or twice are not used": few,
         "measurements after the first break of an input are not used": broken,
-        "exp, roots or implicit equations may allow other values": branches,
+        "exponentials, roots or implicit equations may allow other values": branches,
         "there are too many possible values": True,
     }
     is_open = few or broken or set(series.determined) != values.keys()

@@ -18,8 +18,10 @@ def covariance(correlation, errors=(0.4, 0.8, 3.0)):
 def test_twins_are_named_with_their_correlation():
     told = weak_sentences(NAMES, np.array([2.0, 4.0, 100.0]), covariance(0.998))
     assert told[0].startswith("k2 and kc are strongly correlated (0.998)")
-    assert told[1].startswith("Largest standard error: the combination k2 +20 %, kc +20 %.")
-    assert told[1].endswith("Smallest: k2 +0.63 %, kc -0.63 %.")
+    assert told[1].startswith(
+        "The combination with the largest standard error: k2 +20 %, kc +20 %."
+    )
+    assert told[1].endswith("With the smallest: k2 +0.63 %, kc -0.63 %.")
 
 
 def test_a_negative_correlation_has_its_sign_in_the_direction():

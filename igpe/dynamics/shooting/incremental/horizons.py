@@ -245,8 +245,8 @@ def _deviations(jacobian: FloatArray) -> FloatArray:
 
 
 OSCILLATES = (
-    "The model oscillates between the measurements; the search found no slower solution that "
-    "fits equally well, but one may exist. Measure more often."
+    "The model oscillates between the measurements. The search found no solution that oscillates "
+    "more slowly and fits equally well, but one may exist. Measure more often."
 )
 DENSE, MOST_TIMES = 24, 4000  # times between two measurements; in all, about
 TURNS = 2  # between two neighbouring measurements, in most gaps: the slowest double has so many
