@@ -24,11 +24,12 @@ CONDITIONS = HERE / "measured" / "conditions.json"
 PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
 HEAD = """# Speed and reliability compared
 
-`python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
-All times are processor seconds of one thread. For each problem, all methods get the same model and
-measurements. A method reaches the optimum if the objective at the parameter values that it returns
-is at most 0.1 % above the best objective of all methods. igpe computes these objectives by accurate
-integrations. The page [All comparisons](benchmarks.md) contains all values.
+This page compares igpe, which gets no start values, with other methods: how long they take, how
+often they reach the best known objective, and how fast they integrate. All times are processor
+seconds of one thread. For each problem, all methods get the same model and measurements. A method
+reaches the optimum if the objective at the parameter values that it returns is at most 0.1 % above
+the best objective of all methods. igpe computes these objectives by accurate integrations. The page
+[All comparisons](benchmarks.md) contains all values.
 
 ## Compared with other methods
 
@@ -65,6 +66,8 @@ chain of reactions (`benchmarks/growth.py`). The column "power" gives the expone
 """
 WHEN = """
 ## Date, machine and versions
+
+`python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 
 | measurement | date | machine | versions |
 |---|---|---|---|

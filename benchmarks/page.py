@@ -29,12 +29,11 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 PICTURE = PAGE.with_name("benchmarks_growth.svg")
 HEAD = """# igpe beside its peers
 
-The script `benchmarks/page.py` generates this page from stored measurements. [The
-summary](numbers.md) gives the dates of the measurements. Every method solves the same problem, in a
-separate process with one thread. Times are processor times in seconds, unless stated otherwise.
-After every run, igpe recomputes the objective by an accurate integration with the parameter values
-that the method returned. A method reaches the optimum if this objective is at most 0.1 % above the
-lowest objective of all methods.
+This page contains all comparisons; [the summary](numbers.md) gives the main results and the dates
+of the measurements. Every method solves the same problem, in a separate process with one thread.
+Times are processor times in seconds, unless stated otherwise. After every run, igpe recomputes the
+objective by an accurate integration with the parameter values that the method returned. A method
+reaches the optimum if this objective is at most 0.1 % above the lowest objective of all methods.
 
 ## Time to the best known objective
 
