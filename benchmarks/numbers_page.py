@@ -27,24 +27,25 @@ HEAD = """# Speed and reliability compared
 This page compares igpe, which gets no start values, with other methods: how long they take, how
 often they reach the best known objective, and how fast they integrate. All times are processor
 seconds of one thread. For each problem, all methods get the same model and measurements. A method
-reaches the optimum if the objective at the parameter values that it returns is at most 0.1 % above
-the best objective of all methods. igpe computes these objectives by accurate integrations. The page
+reaches the optimum if its parameter values give an objective that is at most 0.1 % above the best
+objective of all methods. igpe computes these objectives by accurate integrations. The page
 [All comparisons](benchmarks.md) contains all values.
 
 ## Compared with other methods
 
 The column "fastest other" names the fastest other method that reaches the optimum, and gives its
 total time for all starts. A user needs all this time, because the optimum is not known beforehand.
-Only igpe's time includes translation and compilation (which take about 20 s with AMICI). After it
-has found the optimum, `igpe.estimate` also searches for other sets of values that fit equally well,
-and computes intervals. The other methods return only the optimum. igpe does not attempt a proof
-here (`certify=False`). The times were measured on different dates (see below).
+Only igpe's time includes the translation and compilation of the model. With AMICI, they
+take about 20 s, which the table does not count. After finding the optimum, `igpe.estimate` also
+searches for other sets of values that fit equally well, and computes intervals. The
+other methods return only the optimum. igpe does not attempt a proof here (`certify=False`). The
+times were measured on different dates (see below).
 
 """
 WINNERS = """
-**Faster than igpe** in total time: {total}.
+**Problems in which other methods are faster than igpe in total time** (methods in brackets): {total}.
 
-**Faster than igpe if a method stops as soon as it reaches the known optimum**: {knowing}.
+**Problems in which other methods are faster if they stop as soon as they reach the known optimum** (methods in brackets): {knowing}.
 
 ## Reliability
 
@@ -54,14 +55,14 @@ WINNERS = """
 SPEED = """
 ## Speed
 
-The table gives the time in milliseconds for one simulation with all forward sensitivities. The
-errors of the sensitivities are at most 1e-6 times the largest sensitivity of the same output to the
-same unknown:
+The table gives the time in milliseconds for one simulation with all forward sensitivities. For
+each output and each unknown, the error is at most 1e-6 times the largest sensitivity of this output
+to this unknown.
 
 """
 GROWTH = """
 The table describes how the run time of `igpe.estimate` grows with the size of the problem, for a
-chain of reactions (`benchmarks/growth.py`). The column "power" gives the exponent:
+chain of reactions (`benchmarks/growth.py`). The column "power" gives the exponent of this growth.
 
 """
 WHEN = """

@@ -203,7 +203,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "parameter of one model": (
         lambda: two(model=differs(without_k)),
-        "Experiment '2' | no scalar Var 'k' | model of every experiment needs all",
+        "Experiment '2' | no scalar Var 'k' | Declare it in the models of all",
     ),
     "bounds apart": (
         lambda: two(model=differs(far_away)),

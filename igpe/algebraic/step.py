@@ -166,9 +166,9 @@ class RouteSelection:
             become candidates; values above 10 are treated as 10. With two parameters and about
             twelve independent values in the smoothed slopes, the value 2 corresponds to the
             95 % confidence region (Beale 1960: 1 + p / (n - p) F)
-    most    maximum number of these additional candidates; igpe divides the objective of each
-            optimum by the best objective of its algebraic problem, and takes the optima with the
-            smallest ratios
+    most    maximum number of these additional candidates. Ratio of an optimum: its objective,
+            divided by the best objective of the same algebraic problem. igpe takes the optima
+            with the smallest ratios
     """
 
     linear: Route = LinearRoute()

@@ -59,8 +59,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     simultaneous  True: the level holds for all unknowns together; False: it holds for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
-    rise          allowed rise in the sum of squares above S_min; igpe computes the rise with
-                  `objective` in place of S_min
+    rise          difference between the limit of the region and S_min. If sigma is unknown, this
+                  difference depends on S_min, and igpe computes it from `objective`
     precision     requested precision, as a fraction of each interval's width
     regions       separate boxes that, together with `undecided`, contain the whole region
     undecided     (lower, upper) corners of the smallest box that contains all undecided boxes

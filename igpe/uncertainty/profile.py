@@ -144,8 +144,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         """Return the smallest and largest values that an unknown takes on the profiles.
 
         igpe counts only points at which the objective has risen by at most `rise`. The profile
-        interval of the unknown contains this range. If the unknown has no profile, the range shows
-        how wide its profile interval is at least.
+        interval of the unknown contains this range, even if igpe has not computed it.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise

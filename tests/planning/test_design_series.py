@@ -60,7 +60,7 @@ def test_a_series_of_a_problem_with_data_keeps_its_experiments(tmp_path):
 def test_wrong_order_is_refused_and_a_plan_can_be_discarded(tmp_path):
     path = tmp_path / "series.json"
     series = P.DesignSeries(path, nothing())
-    with pytest.raises(igpe.errors.ProblemError, match="Every plan of this series has its"):
+    with pytest.raises(igpe.errors.ProblemError, match="Every plan of this series already has"):
         series.add(pd.DataFrame({"time": [1.0], "A": [1.0]}))
     series.plan(AT, measure={"A": 0.02}, **GIVEN)
     with pytest.raises(igpe.errors.ProblemError, match="Plan 1 has no measurements yet"):

@@ -421,8 +421,8 @@ def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             if name == "language" and inside != "sbml":
                 raise DataError(
                     f"The problem's model is in the language {inside!r:.50}, not in SBML. igpe "
-                    "reads only SBML, because a model in another language can be a program. "
-                    "Write the model in SBML."
+                    "reads only SBML, because models in some other languages are programs, which "
+                    "could do anything when they run. Write the model in SBML."
                 )
     elif isinstance(part, list):
         for inside in part:
