@@ -43,9 +43,9 @@ times were measured on different dates (see below).
 
 """
 WINNERS = """
-**Problems in which other methods are faster than igpe in total time** (methods in brackets): {total}.
+**Other methods are faster than igpe in total time** (in brackets): {total}.
 
-**Problems in which other methods are faster if they stop as soon as they reach the known optimum** (methods in brackets): {knowing}.
+**Other methods are faster if they stop as soon as they reach the known optimum**: {knowing}.
 
 ## Reliability
 
