@@ -187,7 +187,7 @@ class Projected:
     search      method of the local searches
     exchange    whether to replace parameters by combinations of them, for example k2/kc or
                 Ea2 - dh. igpe chooses combinations that enter linearly, or that are the only
-                new parameter in an exponent
+                parameter in an exponent
     otherwise   route used if residuals contain operations that igpe cannot enclose, or if
                 nonlinear parameters have no bounds
     """

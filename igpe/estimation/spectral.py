@@ -67,8 +67,9 @@ MISFIT = (
     "another species absorbs."
 )
 ONLY_BY_SIGN = (
-    "The data determine the unknowns only because spectra must be non-negative. The intervals do "
-    "not account for the bias that this requirement causes where spectra are zero."
+    "If negative spectra are allowed, the data determine fewer unknowns, or igpe finds no "
+    "comparable optimum. The intervals therefore do not account for the bias that the requirement "
+    "of non-negative spectra causes where spectra are zero."
 )
 TOO_LARGE = (
     "The residuals of the spectra are larger than `sigma` can explain ({p}): the model is wrong, "

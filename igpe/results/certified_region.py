@@ -59,8 +59,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     simultaneous  True: the level holds for all unknowns together; False: it holds for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
-    rise          difference between the limit of the region and S_min. If sigma is unknown, this
-                  difference depends on S_min, and igpe computes it from `objective`
+    rise          difference between the largest sum of squares that the region allows and S_min.
+                  If sigma is unknown, this difference depends on S_min, and igpe computes it from
+                  `objective` instead of S_min
     precision     requested precision, as a fraction of each interval's width
     regions       separate boxes that, together with `undecided`, contain the whole region
     undecided     (lower, upper) corners of the smallest box that contains all undecided boxes
@@ -120,8 +121,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         and `identifiable`.
 
         identifiable  True: the data provably constrain the unknown on both sides within its
-                      bounds; False: the data provably do not constrain it on both sides; None:
-                      neither is proved
+                      bounds; False: on at least one side, the data provably do not constrain
+                      it; None: neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):

@@ -143,9 +143,8 @@ class GcvSpline:
     """Boundary-corrected cubic smoothing spline with its penalty chosen by generalised
     cross-validation.
 
-    The spline is used in step 1 of Michalik, Chachuat & Marquardt (2009); for the boundary
-    correction, see Huang (2001). The standard errors are Bayesian (Wahba 1983). Time and memory are
-    proportional to the number of measurements.
+    See Michalik, Chachuat & Marquardt (2009), step 1, and Huang (2001). The standard errors are
+    Bayesian (Wahba 1983). Time and memory are proportional to the number of measurements.
 
     With the boundary correction, the curve is a weighted average of two splines. The first has a
     penalty on its fourth derivative, the second on its fifth. With only 8 distinct times, the curve

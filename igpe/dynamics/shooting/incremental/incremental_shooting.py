@@ -77,8 +77,8 @@ class IncrementalShooting(Checked):
     """Single shooting on a growing horizon: a method that tolerates starts far from the optimum.
 
     integrator  method that computes the model's trajectories and sensitivities
-    search      least-squares method for the last horizon; it minimises the residuals divided by
-                their standard deviations
+    search      least-squares method for the last horizon; igpe divides the residuals by their
+                standard deviations
     early       least-squares method for all horizons before the last
     intervals   times at which the horizons end; None: after 1, 2, 4, 8, ... measurements (see
                 `horizons`)
