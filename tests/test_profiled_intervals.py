@@ -95,7 +95,7 @@ def test_an_interval_without_a_profile_holds_what_the_profiles_of_others_show(mo
     monkeypatch.setattr("igpe.estimation.profiled._doubtful", lambda *_: ["V", "K"])
     result = igpe.estimate(narrow)
     assert result.profiled == {"V"}
-    assert "The intervals of K are linearised" in result.notes[-2]
+    assert "The intervals of K come from the linearised model" in result.notes[-2]
     assert "The intervals of K may be too narrow" in str(result)
     assert result.to_frame().loc["K", "lower"] == pytest.approx(exact["lower"], rel=0.02)
 
