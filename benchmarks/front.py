@@ -182,8 +182,9 @@ def examples(_: argparse.Namespace) -> Iterator[Row]:
 
 def sentences(given: argparse.Namespace) -> Iterator[Row]:
     """Collect, draw, and count marks."""
-    ours, scipys = list(dict.fromkeys(_sentences())), list(dict.fromkeys(_scipys()))
+    ours = list(dict.fromkeys(_sentences()))
     yield at_most("sentences", "collected", len(ours))
+    scipys = list(dict.fromkeys(_scipys())) if given.sample or given.marks else []
     if given.sample:
         draw = random.Random(given.seed)
         mixed = [*draw.sample(ours, SAMPLE), *draw.sample(scipys, SAMPLE)]
@@ -199,17 +200,15 @@ def sentences(given: argparse.Namespace) -> Iterator[Row]:
 
 def _marked(files: list[Path], of_scipy: set[str]) -> Iterator[Row]:
     """Yield how many sentences each reader marks, and how many most readers mark."""
-    count, readers = Counter[str](), [path.read_text(encoding="utf-8") for path in files]
-    for k, reader in enumerate(readers, 1):
-        own = [line.partition("\t")[2] for line in reader.splitlines() if line[:1] == "x"]
-        count.update(own)
-        theirs = sum(text in of_scipy for text in own)
-        yield at_most("igpe", f"marked of {SAMPLE} by reader {k}", len(own) - theirs)
-        yield at_most("SciPy", f"marked of {SAMPLE} by reader {k}", theirs)
-    most = [text for text, times in count.items() if 2 * times > len(readers)]
-    theirs = sum(text in of_scipy for text in most)
-    yield at_most("igpe", "marked by most readers", len(most) - theirs, limit=STUMBLES)
-    yield at_most("SciPy", "marked by most readers", theirs)
+    texts = [path.read_text(encoding="utf-8").splitlines() for path in files]
+    readers = [{s.partition("\t")[2] for s in lines if s.startswith("x")} for lines in texts]
+    times = Counter(text for marked in readers for text in marked)
+    of_most = {text for text, count in times.items() if 2 * count > len(readers)}
+    by = {f"reader {k}": marked for k, marked in enumerate(readers, 1)} | {"most readers": of_most}
+    for who, marked in by.items():
+        limit = STUMBLES if marked is of_most else None
+        yield at_most("igpe", f"marked of {SAMPLE} by {who}", len(marked - of_scipy), limit=limit)
+        yield at_most("SciPy", f"marked of {SAMPLE} by {who}", len(marked & of_scipy))
 
 
 def _scipys() -> Iterator[Sentence]:

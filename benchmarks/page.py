@@ -135,7 +135,6 @@ WORDS = {  # figures of overhead.json
     "single shooting, made ready": "single shooting: preparation",
     "single shooting, each of 8 starts": "single shooting: one of 8 starts",
 }
-SPACED = ("times in units of the spacing", "with the point spacing as the unit of time")
 
 
 def loaded(pattern: str) -> list[dict[tuple[str, str], float | None]]:
@@ -345,7 +344,7 @@ def smoothing() -> Iterator[str]:
         yield from _table(name, [f"{int(c.split()[1]):,}" for c in sizes])
         for method in methods:
             cells = [_smoothed(run, c, method) for c in sizes]
-            yield f"| {method.replace(*SPACED)} | {' | '.join(cells)} |"
+            yield f"| {method} | {' | '.join(cells)} |"
         yield ""
     last = cases[-1]
     told = [f"{v:.0f} ({m})" for m in methods if (v := run.get((last, f"{m}: memory"))) is not None]

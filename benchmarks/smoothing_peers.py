@@ -102,7 +102,7 @@ METHODS = {
     "igpe, with standard errors": _igpe_with_errors,
     "igpe, natural spline": _natural,
     "SciPy": _scipy,
-    "SciPy, times in units of the spacing": _scipy_spaced,
+    "SciPy, with the point spacing as the unit of time": _scipy_spaced,
     "csaps": _csaps,
     "csaps, igpe's penalty": _csaps_given,
 }
