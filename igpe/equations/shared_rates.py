@@ -53,17 +53,35 @@ def with_shared_rates(ivp: InitialValueProblem, lower: FloatArray, upper: FloatA
     """The same measured quantities from states in other units, and from fewer where that is exact.
 
     ivp           without implicit variables and events
-    lower, upper  (n_q,) bounds of its unknowns; units are made of positive ones only
+    lower, upper  (n_q,) bounds of its unknowns; units are made of positive ones only, or of some
+                  that may be 0 where nothing is divided by them afterwards
     returns       the problem as it is where its own units are as good
     """
-    positive = np.flatnonzero((lower > 0) & np.isfinite(upper))
-    middle = np.ones(len(lower))
+    usable = (lower >= 0) & (upper > 0) & np.isfinite(upper)
+    positive, middle = usable & (lower > 0), np.ones(len(lower))
+    middle[usable] = 0.5 * upper[usable]
     middle[positive] = np.sqrt(lower[positive]) * np.sqrt(upper[positive])
+    apart = set(np.flatnonzero(positive).tolist())
     try:
-        units = _units(_Slopes(ivp, [()] * len(ivp.states)), set(positive.tolist()))
-        return _rewritten(ivp, units, middle) if any(units) else Rewritten(ivp, ivp.x)
+        for allowed in usable, positive:
+            which = set(np.flatnonzero(allowed).tolist())
+            units = _best_units(ivp, which, apart)
+            if not any(units):
+                break
+            new = _rewritten(ivp, units, middle)
+            if _is_finite(new.ivp, np.where(allowed & ~positive, 0.0, middle)):
+                return new
     except NotRewritten:
-        return Rewritten(ivp, ivp.x)
+        pass
+    return Rewritten(ivp, ivp.x)
+
+
+def _is_finite(ivp: InitialValueProblem, q: FloatArray) -> bool:
+    """Whether slopes, start and measured quantities are finite where the unknowns are q (n_q,)."""
+    inputs = [ivp.x, ivp.q, ivp.u, ivp.t]
+    every = ca.vertcat(*(ca.SX(one) for one in (ivp.f, ivp.start, ivp.measured)))
+    values = ca.Function("all", inputs, [every])(ivp.largest, q, np.ones(len(ivp.tables)), ivp.t0)
+    return bool(np.isfinite(np.asarray(values)).all())
 
 
 def null_space(rows: Sequence[Mapping[K, Fraction]]) -> list[list[Fraction]]:
@@ -126,7 +144,7 @@ class _Slopes:
         for key, number in terms.items():
             if key not in self._rates:
                 self._rates[key] = self._rate(*key)
-            total = total + _double(number) * self._rates[key]
+            total = total + _multiple(number, self._rates[key])
         return total
 
     def _rate(self, unknowns: Powers, factors: Powers) -> Any:
@@ -157,6 +175,10 @@ class _Slopes:
         if len(terms) > MOST_TERMS:
             raise NotRewritten
         return terms
+
+    def is_state(self, factors: Powers) -> bool:
+        """Whether factors are one state alone."""
+        return any(factors == ((self._places.get(i), 1),) for i in range(len(self.units)))
 
     def function(self, name: str, *operands: Terms) -> Terms:
         """An operation of which nothing is known but its operands."""
@@ -216,15 +238,26 @@ def _constant(value: float) -> Terms:
     return {((), ()): Fraction(value)} if value else {}
 
 
-def _double(number: Fraction) -> float:
-    """The number, which must be one exactly."""
+def doubles(number: Fraction) -> tuple[float, ...]:
+    """Two doubles at most that add up to the number exactly; empty if it takes more."""
     try:
-        value = float(number)
+        first = float(number)
+        second = float(number - Fraction(first))
     except OverflowError:
-        raise NotRewritten from None
-    if Fraction(value) != number:
+        return ()
+    if Fraction(first) + Fraction(second) != number:
+        return ()
+    return (first, second) if second else (first,)
+
+
+def _multiple(number: Fraction, rate: Any) -> Any:
+    """The number, exactly, times an SX."""
+    if parts := doubles(number):
+        return sum((part * rate for part in parts[1:]), parts[0] * rate)
+    above, below = (doubles(Fraction(n)) for n in number.as_integer_ratio())
+    if len(above) != 1 or len(below) != 1:
         raise NotRewritten
-    return value
+    return above[0] * rate / below[0]
 
 
 def _sum(one: Terms, other: Terms, factor: int) -> Terms:
@@ -257,14 +290,30 @@ _RULES: Mapping[str, Callable[..., Terms]] = {
 """By CasADi's name of the operation."""
 
 
-def _units(slopes: _Slopes, positive: set[int]) -> list[Powers]:
-    """Units in which as many rates as possible stand before numbers in all slopes they are in."""
+def _best_units(ivp: InitialValueProblem, usable: set[int], positive: set[int]) -> list[Powers]:
+    """Units in which reactions change states alike.
+
+    Rates of first order are shared only where that makes a sum constant, as of what passes a chain
+    of stages: B in A' = k B and B' = -l B are two reactions.
+    """
+    slopes = _Slopes(ivp, [()] * len(ivp.states))
+    choices = [_units(slopes, usable, positive, linear) for linear in (False, True)]
+    counts = [len(null_space(_Slopes(ivp, units).of)) for units in choices]
+    return choices[counts[1] > counts[0]]
+
+
+def _units(slopes: _Slopes, usable: set[int], positive: set[int], linear: bool) -> list[Powers]:
+    """Units in which as many rates as possible stand before numbers in all slopes they are in.
+
+    usable    unknowns that units are made of;  positive: those of them that cannot be zero
+    linear    also rates that are a state times unknowns
+    """
     n = len(slopes.of)
     # the leader of each state's group, and the state's unit in that of the leader; n leads those
     # that keep their units
     leader = [n if i in slopes.inside else i for i in range(n)]
     units: list[Powers] = [() for _ in range(n)]
-    for i, j, ratio in _ratios(slopes, positive):
+    for i, j, ratio in _ratios(slopes, usable, linear):
         one, other = leader[i], leader[j]
         if one == other:
             continue
@@ -275,13 +324,21 @@ def _units(slopes: _Slopes, positive: set[int]) -> list[Powers]:
                 leader[k], units[k] = stays, times(units[k], step, 1 if gone == one else -1)
     for first in set(leader) - {n}:
         group = [k for k in range(n) if leader[k] == first]
-        common = Counter(units[k] for k in group).most_common(1)[0][0]
+        counts = Counter(units[k] for k in group)
+        choices = {one: [times(other, one, -1) for other in counts] for one in counts}
+        fine = [one for one, ratios in choices.items() if not _may_vanish(ratios, positive)]
+        common = max(fine or counts, key=lambda one: counts[one])
         for k in group:
             units[k] = times(units[k], common, -1)
     return units
 
 
-def _ratios(slopes: _Slopes, positive: set[int]) -> list[tuple[int, int, Powers]]:
+def _may_vanish(units: Sequence[Powers], positive: set[int]) -> bool:
+    """Whether a unit is zero where an unknown is that may be."""
+    return any(n > 0 and i not in positive for unit in units for i, n in unit)
+
+
+def _ratios(slopes: _Slopes, usable: set[int], linear: bool) -> list[tuple[int, int, Powers]]:
     """Pairs of states with the ratio of their units in which they share most rates, best first.
 
     Those that share rates as they are come before all others.
@@ -291,13 +348,15 @@ def _ratios(slopes: _Slopes, positive: set[int]) -> list[tuple[int, int, Powers]
         for unknowns, factors in terms:
             rates[factors][i].append(unknowns)
     shared = Counter[tuple[int, int, Powers]]()
-    for one in rates.values():
+    for factors, one in rates.items():
+        counts = linear or not slopes.is_state(factors)
         for (i, own), (j, others) in combinations(one.items(), 2):
             ratio = times(own[0], others[0], -1)
             if set(own) & set(others):
                 shared[i, j, ()] += 1
-            elif len(own) == len(others) == 1 and all(k in positive for k, _ in ratio):
-                shared[i, j, ratio] += 1
+            elif len(own) == len(others) == 1 and all(k in usable for k, _ in ratio):
+                shared[i, j, ratio] += counts
+    shared = +shared
     return sorted(shared, key=lambda one: (one[2] != (), -shared[one]))
 
 
@@ -320,8 +379,9 @@ def _rewritten(ivp: InitialValueProblem, units: list[Powers], q: FloatArray) -> 
             relations = [_without(i, r, own) for r in relations if r is not own]
             gone = {k: _without(i, r, own) for k, r in gone.items()} | {i: own}
     for i, own in gone.items():
-        shares = {j: _double(-c / own[i]) for j, c in enumerate(own) if c and j != i}
-        x[i] = start[i] + sum((c * (x[j] - start[j]) for j, c in shares.items()), ca.SX(0))
+        shares = {j: -c / own[i] for j, c in enumerate(own) if c and j != i}
+        moved = (_multiple(c, x[j] - start[j]) for j, c in shares.items())
+        x[i] = start[i] + sum(moved, ca.SX(0))
     kept = [i for i in range(len(f)) if i not in gone]
     now = ca.vertcat(*(a * b for a, b in zip(unit, x, strict=True)))
     size = np.asarray(ca.Function("size", [ca.SX(ivp.q)], [ca.vertcat(*unit)])(q)).ravel()

@@ -1,6 +1,7 @@
 """States in other units: the same measured quantities, and rates that slopes share."""
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import casadi as ca
@@ -14,7 +15,7 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.shared_rates import Rewritten, null_space, with_shared_rates
+from igpe.equations.shared_rates import Rewritten, _Slopes, null_space, with_shared_rates
 
 TIMES = np.linspace(0.0, 3.0, 7)
 Slopes = Callable[[Any, Any], Mapping[str, Any]]
@@ -150,12 +151,55 @@ def test_networks_without_yields_stay_as_they_are() -> None:
     assert rewritten(problem).ivp is initial_value(problem)
 
 
-def test_numbers_that_are_no_doubles_are_not_rounded() -> None:
-    def inexact(x: Any, m: Any) -> Mapping[str, Any]:
-        rate = (0.1 * m.k * x["A"]) ** 2
+def delayed(x: Any, m: Any) -> Mapping[str, Any]:
+    """A leaves, and comes back through two stages of a delay, whose units are those of A."""
+    one, two = 2 / m.tau * (x["A"] - x["D"]), 2 / m.tau * (x["D"] - x["E"])
+    return {"A": m.k * (x["E"] - x["A"]), "D": one, "E": two}
+
+
+@pytest.mark.parametrize(("lower", "first"), [(0.0, 0.3), (0.2, 0.3 * 0.4 * 0.5)])
+def test_stages_of_a_delay_share_the_rates_of_what_passes_them(lower: float, first: float) -> None:
+    """Where k may be zero only the stages' units may be made of it."""
+    start = {"A": 1.0, "D": 0.0, "E": 0.0}
+    model = posed(delayed, start, "k tau", (0.0, 2.0)).model
+    table = pd.DataFrame({"time": TIMES, "A": np.ones(len(TIMES))})
+    run = igpe.Experiment(table, start=start, sigma=0.1)
+    bounds = {"k": (lower, 2.0), "tau": (0.2, 2.0)}
+    problem = igpe.Problem(model, parameters=bounds, experiments=[run])
+    new, states = rewritten(problem)
+    total = ca.Function("total", [new.x, new.q], [ca.dot(ca.DM([2, 1, 1]), new.f)])
+    assert float(total([0.3, 0.7, 0.2], [0.4, 0.5])) == pytest.approx(0.0, abs=1e-15)
+    old = ca.Function("old", [new.x, new.q], [states[0]])
+    assert float(old([0.3, 0.7, 0.2], [0.4, 0.5])) == pytest.approx(first)
+
+
+def test_two_rates_of_first_order_are_two_reactions() -> None:
+    def follows(x: Any, m: Any) -> Mapping[str, Any]:
+        return {"A": m.k * x["B"] - x["A"], "B": -m.l * x["B"]}
+
+    problem = posed(follows, {"A": 1.0, "B": 1.0}, "k l")
+    assert rewritten(problem).ivp is initial_value(problem)
+
+
+def inexact(power: int) -> igpe.Problem:
+    """A rate before which a power of a tenth stands, which is no double."""
+
+    def slopes(x: Any, m: Any) -> Mapping[str, Any]:
+        rate = (0.1 * m.k * x["A"]) ** power
         return {"A": -rate, "B": m.y * rate}
 
-    problem = posed(inexact, {"A": 1.0, "B": 0.0}, "k y")
+    return posed(slopes, {"A": 1.0, "B": 0.0}, "k y")
+
+
+def test_numbers_that_are_no_doubles_are_sums_of_two() -> None:
+    new = rewritten(inexact(2)).ivp
+    assert new.states == ("A",)
+    (terms,) = _Slopes(new, [()]).of
+    assert list(terms.values()) == [-(Fraction(0.1) ** 2)]
+
+
+def test_numbers_that_are_not_even_sums_of_two_doubles_are_not_rounded() -> None:
+    problem = inexact(5)
     assert rewritten(problem).ivp is initial_value(problem)
 
 

@@ -30,7 +30,7 @@ from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.compiled import require_numba
-from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
@@ -48,13 +48,13 @@ GROWTH = 1.5
 class SearchTask(NamedTuple):
     """Everything that a worker needs to search a part of the tree.
 
-    sums  of each experiment that tubes heed, as the first search has chosen
+    heeded  sums of each experiment that tubes heed, as the first search has chosen
     """
 
     problem: Problem
     gap: float
     degree: int
-    sums: tuple[FloatArray, ...] = ()
+    heeded: tuple[Heeded | None, ...] = ()
 
 
 def parallel_search(
@@ -80,7 +80,7 @@ def parallel_search(
         backend = replace(backend, executor=threads)
     try:
         search.weigh()
-        work = Work(_prepared, task._replace(sums=search.enclosure.sums))
+        work = Work(_prepared, task._replace(heeded=search.enclosure.heeded))
         while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
             lost = _parallel_round(search, best, work, backend, (int(most), deadline), tell=tell)
             status, most = lost or Status.TIME_LIMIT, GROWTH * most
@@ -141,13 +141,13 @@ def _parallel_round(
 def _prepared(task: SearchTask) -> Function:
     dynamic = posed(task.problem)
     enclosure = BoxEnclosure(dynamic, task.degree)
-    enclosure.heed(task.sums)
+    enclosure.heed(task.heeded)
     best = Incumbent(task.problem, dynamic, task.gap)
 
     def one(given: Any) -> Row:
         best.point, best.objective = given["best"]
-        search = BoxSearch(enclosure, given["cut"], dynamic.lower, dynamic.upper, best.better)
-        search.is_weighed = True
+        ends = dynamic.lower, dynamic.upper
+        search = BoxSearch(enclosure, given["cut"], *ends, best.better, is_weighed=True)
         search.resume(deepcopy(given["nodes"]))  # in this process they are those of the whole tree
         deadline = time.perf_counter() + given["until"] - time.time()
         search.run(deadline, enough=lambda: search.examined >= given["most"])

@@ -9,7 +9,7 @@ as functions of k only up to where the denominator vanishes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from igpe.proofs.prover.kernels.mueller import tube
 from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
 from igpe.proofs.prover.kernels.tape import OpTape, linear_parts
 from igpe.proofs.prover.kernels.taylor import DIRECTIONS, algebra, taylor_model
-from igpe.proofs.prover.posed import Dynamic
+from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
 
@@ -101,6 +101,32 @@ def in_denominators(tape: OpTape, parameters: int) -> BoolArray:
     return divides
 
 
+class Heeded(NamedTuple):
+    """Sums of states that tubes heed.
+
+    slope  of the states and, after them, of sums that are not conserved
+    sums   (n_sums, n_results) coefficients of conserved sums, as of `TubeRun`
+    """
+
+    slope: OpTape
+    sums: FloatArray
+
+
+def _with_sums(run: TubeRun, heeded: Heeded | None, posed: PosedExperiment) -> TubeRun:
+    """The run with other sums."""
+    states = len(posed.schedule.scale)
+    if heeded is None:
+        heeded = Heeded(posed.sharp, np.zeros((0, states)))
+    new = heeded.sums[:, states:].any(axis=1)
+    scale = np.abs(heeded.sums[new, :states]) @ posed.schedule.scale
+    return run._replace(
+        slope=heeded.slope,
+        sums=heeded.sums,
+        schedule=posed.schedule._replace(scale=np.append(posed.schedule.scale, scale)),
+        tube=tube(heeded.sums.shape[1]),
+    )
+
+
 def tube_work(run: TubeRun) -> float:
     """Operations of the tube that was made last."""
     held = (run.sums != 0).sum(axis=1)  # a face is cut by the sums that hold its state
@@ -122,6 +148,7 @@ TRIAL = (0.05, 100)
 PROMISING = 0.15  # of the cut: what a coarse tube must show for a fine one to be tried
 POLYNOMIAL, QUOTIENTS = 5, 4  # order in time; of quotients long series are badly bounded
 CUT = 0.5  # operations of a tape that take as long as one state of a sum
+DROWNED = 3.0  # errors of residuals, relative to what parameters move: above that it says nothing
 PRODUCT = 3e-3  # the same, as one product of coefficients
 MOST_STEPS = 1500  # of the Taylor model in one experiment
 
@@ -139,6 +166,7 @@ class BoxBounds:
     skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
     is_tube_idle  whether a tube proved no more than was known, and the Taylor model did, in less
                   work
+    is_drowned    whether the residuals' errors are much larger than what the axes move
     spread        (n_p,) how far each axis moves the states where Taylor models broke, if they did
     """
 
@@ -151,6 +179,7 @@ class BoxBounds:
     middle: float
     skips_tube: bool = False
     is_tube_idle: bool = False
+    is_drowned: bool = False
     spread: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -179,6 +208,7 @@ class BoxEnclosure:
     models: list[TaylorRun] = field(init=False)
     rows: BoxRows = field(init=False)
     divides: BoolArray = field(init=False)
+    heeded: tuple[Heeded | None, ...] = field(init=False)
     work: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
@@ -189,7 +219,7 @@ class BoxEnclosure:
         algebras = [algebra(n, size, self.degree, self.directions) for size in states]
         self.algebra = algebras[0]
         self.rows = rows(self.size, self.algebra)
-        self.tubes, self.models = [], []
+        self.tubes, self.models, self.heeded = [], [], (None,) * len(given)
         for k, (run, a) in enumerate(zip(given, algebras, strict=True)):
             slope, outputs, begin = run.tapes
             order = self.order or (POLYNOMIAL if slope.plain else QUOTIENTS)
@@ -203,14 +233,13 @@ class BoxEnclosure:
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)
 
-    def heed(self, sums: Sequence[FloatArray]) -> None:
-        """Let the tubes of each experiment heed these conserved sums (n_sums, n_x)."""
-        self.tubes[:] = [run._replace(sums=one) for run, one in zip(self.tubes, sums, strict=True)]
-
-    @property
-    def sums(self) -> tuple[FloatArray, ...]:
-        """The conserved sums that tubes heed."""
-        return tuple(run.sums for run in self.tubes)
+    def heed(self, every: Sequence[Heeded | None]) -> None:
+        """Let the tubes of each experiment heed these sums, or none."""
+        self.heeded = tuple(every)
+        given = zip(self.tubes, every, self.dynamic.experiments, strict=True)
+        self.tubes[:] = [_with_sums(run, one, posed) for run, one, posed in given]
+        both = zip(self.models, self.tubes, strict=True)
+        self.models[:] = [model._replace(tube=run.tube) for model, run in both]
 
     def examine(
         self,
@@ -317,9 +346,12 @@ class BoxEnclosure:
     def _box_bounds(
         self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any
     ) -> BoxBounds:
-        known = self.rows.c[np.isfinite(self.rows.error), 1 : 1 + len(lower)]
+        known = np.isfinite(self.rows.error)
+        moves, error = self.rows.c[known, 1 : 1 + len(lower)], self.rows.error[known]
         left = 0.5 * (self.rows.delta[:, 1] - self.rows.delta[:, 0])
-        sensitivity = np.sqrt((known**2).sum(axis=0)) * left
+        sensitivity = np.sqrt((moves**2).sum(axis=0)) * left
+        is_drowned = bool(np.linalg.norm(error) > DROWNED * np.linalg.norm(sensitivity))
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
-        given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
+        given = {"sensitivity": sensitivity, "is_drowned": is_drowned}
+        given |= {"multipliers": self.multipliers.copy()}
         return BoxBounds(float(bound), low, high, **({"middle": np.nan} | given | more))

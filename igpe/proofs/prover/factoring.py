@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 
-from igpe.equations.shared_rates import times
+from igpe.equations.shared_rates import doubles, times
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape, Writer
 
@@ -109,7 +109,7 @@ class Rewriter:
             for m, c in above.items():
                 for t, d in below.items():
                     rest = times(m, tuple((atom, -power) for atom, power in t))
-                    if all(power > 0 for _, power in rest) and _is_double(c / d):
+                    if all(power > 0 for _, power in rest) and len(doubles(c / d)) == 1:
                         shares.setdefault(rest, {})[t] = c / d
             if not shares:
                 break
@@ -152,21 +152,15 @@ class Rewriter:
         return product if c == 1 else self.writer.product(self._constant(c), product)
 
     def _constant(self, c: Fraction) -> int:
-        if _is_double(c):
-            return self.writer.put(ops.CONST, number=float(c))
-        parts = Fraction(c.numerator), Fraction(c.denominator)
-        if not all(map(_is_double, parts)):
+        if parts := doubles(c):
+            places = [self.writer.put(ops.CONST, number=part) for part in parts]
+            return reduce(lambda one, other: self.writer.put(ops.ADD, one, other), places)
+        above, below = map(Fraction, c.as_integer_ratio())
+        if not (doubles(above) and doubles(below)):
             raise TooManyTerms
-        return self.writer.put(ops.DIV, *map(self._constant, parts))
+        return self.writer.put(ops.DIV, self._constant(above), self._constant(below))
 
     def _place(self, atom: int) -> int:
         if atom >= 0:
             return atom
         return self.writer.one_over(self.emitted(dict(self.inverses[-1 - atom])))
-
-
-def _is_double(c: Fraction) -> bool:
-    try:
-        return Fraction(float(c)) == c
-    except OverflowError:
-        return False

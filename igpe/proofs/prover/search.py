@@ -18,7 +18,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.posed import Dynamic
-from igpe.proofs.prover.sums import choose_sums
+from igpe.proofs.prover.sums import heed_sums, keep_sums_that_pay
 
 SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined again unsplit
 WORTH_NOTING = 0.999  # share of a box above which a contraction is forgotten
@@ -78,7 +78,7 @@ class BoxSearch:
     cut        what a box must exceed to be done with
     better     (point) -> a better cut, or None; called with the middle of promising boxes
     tree       the root first
-    is_weighed  whether it is known which conserved sums pay
+    is_weighed  whether it is known if sums of states pay
     """
 
     enclosure: BoxEnclosure
@@ -93,6 +93,8 @@ class BoxSearch:
     def __post_init__(self) -> None:
         self.tree = [BoxNode(self.lower, self.upper)]
         self._open: list[tuple[float, int]] = [(0.0, 0)]
+        if not self.is_weighed:
+            heed_sums(self.enclosure)
 
     @property
     def lower_bound(self) -> float:
@@ -170,16 +172,16 @@ class BoxSearch:
             heapq.heappush(self._open, (self.tree[child].bound, -child))
 
     def weigh(self) -> None:
-        """Let tubes heed conserved sums if they pay on some of the open boxes; once."""
+        """Let tubes heed sums of states only if they pay on some of the leaves; once."""
         if self.is_weighed:
             return
         self.is_weighed = True
-        every = [self.tree[k] for k in self.open]
+        every = [node for node in self.tree if not node.children]
         nodes = sorted((n for n in every if not n.skips_tube), key=lambda n: n.bound)
         if 2 * len(nodes) < len(every):  # mostly done by Taylor models
             return
         some = nodes[:: max(1, len(nodes) // SOME)][:SOME]
-        choose_sums(self.enclosure, [(n.lower, n.upper, self._goal(n)[0]) for n in some])
+        keep_sums_that_pay(self.enclosure, [(n.lower, n.upper, self._goal(n)[0]) for n in some])
 
     def _goal(self, node: BoxNode) -> tuple[float, str]:
         """What the sum of squares must exceed for a box to be done with, and the reason then."""
@@ -251,21 +253,33 @@ class BoxSearch:
         width = node.upper - node.lower
         if bounds.spread.any():
             axis = int(np.argmax(np.where(width > 0, bounds.spread, -1.0)))
-            return axis, NO_BOUNDS, -1
+            if axis in self._broad(node):
+                return axis, NO_BOUNDS, -1
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
             axis = int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0)))
-            return axis, NO_BOUNDS, -1
+            if not (bounds.is_drowned and axis not in self._broad(node)):
+                return axis, NO_BOUNDS, -1
         return (node.axis, NO_BOUNDS, -1) if node.axis >= 0 else self._by_trial(node)
+
+    def _relative(self, node: BoxNode) -> FloatArray:
+        """Widths of a box (n_p,) relative to how large its unknowns are."""
+        size = np.maximum(np.abs(node.lower), np.abs(node.upper))
+        size = size + NEAR_ZERO * _width(self.lower, self.upper)
+        return np.asarray((node.upper - node.lower) / size)
+
+    def _broad(self, node: BoxNode) -> list[int]:
+        """Axes that are not much narrower than the widest."""
+        width = self._relative(node)
+        broad: list[int] = np.flatnonzero(width > NARROWEST * width.max()).tolist()
+        return broad
 
     def _by_trial(self, node: BoxNode) -> _Split:
         """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
-        size = np.maximum(np.abs(node.lower), np.abs(node.upper))
-        size = size + NEAR_ZERO * _width(self.lower, self.upper)
-        width = (node.upper - node.lower) / size
+        width = self._relative(node)
         score = PREFERENCE * width / (width.max() or 1.0)
         tried: dict[int, tuple[float, float]] = {}
-        for j in np.flatnonzero(width > NARROWEST * width.max()).tolist():
+        for j in self._broad(node):
             halves = split(node.lower, node.upper, j)
             if halves is None:
                 continue

@@ -1,9 +1,11 @@
-"""Conserved sums of states, which cut what states can be where that makes tubes narrower.
+"""Sums of states, which cut what states can be where that makes tubes narrower.
 
-Total mass, atoms, a population: sums with whole coefficients whose slope is zero. Some boxes of the
-search tell whether they pay: tubes must prove more, for no more work.
+Total mass, atoms, a population: sums with whole coefficients in whose slopes the rates cancel that
+several states share. Where nothing is left of its slope a sum is constant; else tubes bound it like
+a state. Searches begin with all sums; some boxes tell whether they pay.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd, lcm
@@ -12,49 +14,100 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.equations.shared_rates import null_space
-from igpe.proofs.prover.enclosure import BoxEnclosure
-from igpe.proofs.prover.factoring import KNOWN, Rewriter, TooManyTerms
+from igpe.equations.shared_rates import null_space, times
+from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
+from igpe.proofs.prover.factoring import KNOWN, Rewriter, Sum, TooManyTerms
+from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape
 
 LARGEST = 1000  # coefficient
-GAIN = 0.1  # of the boxes' cuts: what sums must add to the bounds of tubes
+GAIN = 0.015  # of the boxes' cuts: what sums must add to the bounds of tubes, unless they cost
+DEARER = 1.1  # times the work at most
 
 
-def conserved(tape: OpTape) -> FloatArray:
-    """Coefficients (n_sums, n_x) of the sums of a tape's results that are zero, a basis.
+def heeded(tape: OpTape) -> Heeded | None:
+    """The slopes of a tape with those of sums in which shared rates cancel; None without any.
 
     Exact: slopes are multiplied out in rational numbers.
     """
     n = len(tape.results)
-    none = np.zeros((0, n))
     if any(code not in KNOWN for code in tape.op[tape.needed.any(axis=0)].tolist()):
-        return none
+        return None
     rewriter = Rewriter(tape)
     try:
         slopes = [rewriter.expanded(int(r)) for r in tape.results]
+        count = Counter(monomial for one in slopes for monomial in one)
+        shared = [{m: c for m, c in one.items() if count[m] > 1} for one in slopes]
+        every = map(_whole, null_space(shared))
+        chosen = [one for one in every if one and np.count_nonzero(one) > 1]
+        left = [_combined(one, slopes) for one in chosen]
+        rows = np.zeros((len(chosen), n + sum(map(bool, left))))
+        results = [rewriter.emitted(one) for one in slopes]
+        for row, one, rest in zip(rows, chosen, left, strict=True):
+            row[:n] = one
+            if rest:
+                row[len(results)] = -1.0
+                place = rewriter.writer.put(ops.STATE, len(results))
+                results.append(rewriter.emitted(_in_terms_of(place, one, rest, rewriter)))
+        return Heeded(rewriter.writer.needed_only(results), rows) if chosen else None
     except TooManyTerms:
-        return none
-    found = [one for one in map(_whole, null_space(slopes)) if one and np.count_nonzero(one) > 1]
-    return np.array(found, dtype=float).reshape(len(found), n)
+        return None
 
 
-def choose_sums(
+def _combined(shares: Sequence[int], slopes: Sequence[Sum]) -> Sum:
+    total: Sum = {}
+    for share, slope in zip(shares, slopes, strict=True):
+        for monomial, c in slope.items():
+            total[monomial] = total.get(monomial, Fraction(0)) + share * c
+    return {monomial: c for monomial, c in total.items() if c}
+
+
+def _in_terms_of(place: int, shares: Sequence[int], slope: Sum, rewriter: Rewriter) -> Sum:
+    """The slope of a sum of states, with the sum itself, at this place, wherever it occurs."""
+    rows = rewriter.writer.rows
+    n = len(shares)
+    states = {k: row[1] for k, row in enumerate(rows) if row[0] == ops.STATE and row[1] < n}
+    groups: dict[tuple[tuple[int, int], ...], dict[int, Fraction]] = {}
+    for monomial, c in slope.items():
+        for atom, _ in monomial:
+            if atom in states and shares[states[atom]]:
+                rest = times(monomial, ((atom, -1),))
+                groups.setdefault(rest, {})[atom] = c / shares[states[atom]]
+    atoms = {atom for atom, i in states.items() if shares[i]}
+    left = dict(slope)
+    if len(atoms) < np.count_nonzero(shares):  # one of the states is in no slope
+        return left
+    for rest, own in groups.items():
+        gone = [times(rest, ((atom, 1),)) for atom in own]
+        if own.keys() == atoms and len(set(own.values())) == 1 and all(m in left for m in gone):
+            for monomial in gone:
+                del left[monomial]
+            left[times(rest, ((place, 1),))] = next(iter(own.values()))
+    return left
+
+
+def heed_sums(enclosure: BoxEnclosure) -> None:
+    """Let tubes heed all sums of states of all experiments."""
+    enclosure.heed([heeded(run.tapes[0]) for run in enclosure.dynamic.experiments])
+
+
+def keep_sums_that_pay(
     enclosure: BoxEnclosure, boxes: Sequence[tuple[FloatArray, FloatArray, float]]
 ) -> None:
-    """Let tubes heed the conserved sums of all experiments if they pay on boxes.
+    """Let tubes heed no sums any more if, on boxes, that proves hardly less, for less work.
 
     boxes  of a search that goes on: lower and upper ends, and the cut
     """
-    none = enclosure.sums
-    found = [conserved(run.tapes[0]) for run in enclosure.dynamic.experiments]
-    if not any(map(len, found)) or not boxes:
+    chosen = enclosure.heeded
+    if not any(chosen) or not boxes:
         return
-    before = _tried(enclosure, boxes)
-    enclosure.heed(found)
-    after = _tried(enclosure, boxes)
-    if not (after.proved > before.proved + GAIN * len(boxes) and after.work <= before.work):
-        enclosure.heed(none)
+    with_sums = _tried(enclosure, boxes)
+    enclosure.heed([None] * len(chosen))
+    without = _tried(enclosure, boxes)
+    if with_sums.work <= DEARER * without.work or (
+        with_sums.proved > without.proved + GAIN * len(boxes)
+    ):
+        enclosure.heed(chosen)
 
 
 class _Trial(NamedTuple):

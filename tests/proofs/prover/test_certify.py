@@ -138,7 +138,7 @@ def test_what_is_too_narrow_to_be_split_is_reported() -> None:
         return BoxBounds(0.0, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
 
     ignorant: Any = SimpleNamespace(examine=nothing, coarse=lambda *_: 0.0)
-    found = BoxSearch(ignorant, 1.0, lower, upper)
+    found = BoxSearch(ignorant, 1.0, lower, upper, is_weighed=True)
     assert found.run(math.inf) is igpe.Status.INTEGRATION_BROKE
     assert found.examined == len(found.tree) == 7
     assert (found.lower_bound, found.open_share) == (0.0, 1.0)
@@ -153,7 +153,7 @@ def test_what_trial_splits_prove_of_the_halves_is_kept() -> None:
         return BoxBounds(bound, low, high, np.zeros(2), 0, np.zeros(0), math.nan)
 
     half: Any = SimpleNamespace(examine=nothing, coarse=coarse)
-    found = BoxSearch(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]))
+    found = BoxSearch(half, 1.0, np.zeros(2), np.array([4.0, 1e-6]), is_weighed=True)
     assert found.run(math.inf) is igpe.Status.OPTIMAL_WITHIN_GAP
     assert found.examined == 2  # the whole and its lower part, the upper being known
     assert [(box.reason, box.bound) for box in found.tree] == [

@@ -176,7 +176,8 @@ def test_a_box_whose_model_broke_is_split_along_what_moves_states_most(axis: int
         far, near = np.eye(2)[axis], np.eye(2)[1 - axis]
         return BoxBounds(done, low, high, near, 9, np.zeros(0), np.nan, spread=far)
 
-    found = BoxSearch(_Enclosure(broke), 1.0, np.zeros(2), np.ones(2))  # type: ignore[arg-type]
+    enclosure: Any = _Enclosure(broke)
+    found = BoxSearch(enclosure, 1.0, np.zeros(2), np.ones(2), is_weighed=True)
     found._next()
     children = [found.tree[k] for k in found.tree[0].children]
     assert [bool(child.upper[axis] < 1.0) for child in children] == [True, False]

@@ -8,14 +8,17 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from cases import Integrated, everything
+from pyomo import dae
 from repeated import statistical
 from zoo import ZOO
 
-from igpe.core.arrays import FloatArray
+import igpe
 from igpe.proofs.prover import enclosure as enclosing
-from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
 from igpe.proofs.prover.kernels import rows
 from igpe.proofs.prover.kernels.tape import TERM
 from igpe.proofs.prover.posed import Dynamic, posed
@@ -52,7 +55,7 @@ def violations(
     seed: int,
     *,
     degree: int = 2,
-    sums: Sequence[FloatArray] = (),
+    sums: Sequence[Heeded] = (),
 ) -> list[str]:
     """What is claimed of random boxes and does not hold."""
     enclosure, truth = BoxEnclosure(dynamic, degree), Integrated(problem, posed(problem))
@@ -98,6 +101,61 @@ def cut_off(
 def test_claims_hold(name: str) -> None:
     problem = PROBLEMS[name]()
     assert violations(problem, posed(problem), boxes=12, seed=3) == []
+
+
+def expressions() -> igpe.Problem:
+    """A fast state that follows a slow one; combinations of the two are measured."""
+
+    def model(times: Any) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.fast, m.slow = pyo.Var(bounds=(50.0, 2000.0)), pyo.Var(bounds=(0.1, 1.0))
+        m.scale = pyo.Var(bounds=(0.5, 2.0))
+        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
+        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.fast * (0.3 * m.B[t] - m.A[t]))
+        m.of_b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == -m.slow * m.B[t])
+        m.both = pyo.Expression(m.t, rule=lambda m, t: m.scale * (m.A[t] + 2 * m.B[t]))
+        m.ratio = pyo.Expression(m.t, rule=lambda m, t: 1 - m.A[t] / (m.scale + m.B[t]))
+        m.decades = pyo.Expression(m.t, rule=lambda m, t: pyo.log(1 + m.A[t] * m.B[t]))
+        m.growth = pyo.Expression(m.t, rule=lambda m, t: -pyo.exp(m.B[t]))
+        return m
+
+    table = pd.DataFrame({"time": [0.5, 1.0, 2.0]})
+    table = table.assign(both=[1.4, 1.1, 0.7], ratio=[0.9, 0.9, 0.95], decades=[0.1, 0.06, 0.03])
+    table["growth"] = [-1.8, -1.5, -1.3]
+    run = igpe.Experiment(table, start={"A": 1.0, "B": 1.0}, start_time=0.0, sigma=0.05)
+    return igpe.Problem(model, parameters=["fast", "slow", "scale"], experiments=[run])
+
+
+def test_claims_of_measured_expressions_and_of_fast_equilibria_hold() -> None:
+    assert violations(expressions(), posed(expressions()), boxes=40, seed=3) == []
+
+
+def test_a_state_at_rest_may_leave_where_its_slope_is_a_root() -> None:
+    """x' = k sqrt(|x|) from 0 has a solution that rises: no level at 0 holds it."""
+
+    def model(times: Any) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.k, m.x = pyo.Var(bounds=(0.5, 1.0)), pyo.Var(m.t, initialize=0.5)
+        m.dx = dae.DerivativeVar(m.x)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * (m.x[t] ** 2) ** 0.25)
+        return m
+
+    run = igpe.Experiment(
+        pd.DataFrame({"time": [1.0], "x": [0.2]}), start={"x": 0.0}, start_time=0.0, sigma=0.1
+    )
+    enclosure = BoxEnclosure(posed(igpe.Problem(model, parameters=["k"], experiments=[run])))
+    enclosure.coarse(np.array([0.5]), np.array([1.0]), np.inf)
+    assert not enclosure.rows.high[0] < (0.25 - 0.2) / 0.1  # x(1) = k^2 / 4
+
+
+def test_tubes_pass_a_fast_equilibrium() -> None:
+    """Boxes far from the data are lost whatever the fast rate is."""
+    enclosure = BoxEnclosure(posed(expressions()))
+    lower, upper = np.array([500.0, 0.8, 1.5]), np.array([2000.0, 1.0, 2.0])
+    assert enclosure.coarse(lower, upper, 5.0) > 5.0
 
 
 @pytest.mark.slow

@@ -202,7 +202,8 @@ def decay() -> Any:
 @pytest.mark.parametrize("where", ["now", "p", "slope"])
 def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
     tape = decay()
-    for k, bad, falling in product(range(2), (NAN, INF, -INF), (False, True)):
+    choices = (False, False), (True, False), (False, True)
+    for k, bad, (falling, last) in product(range(2), (NAN, INF, -INF), choices):
         given = {
             "now": np.array([[0.9, 1.0]]),
             "p": np.array([[0.5, 0.6]]),
@@ -213,7 +214,14 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
         no_sums = np.zeros((0, 1)), np.zeros((0, 2)), np.empty((1, 2))
         slopes_of = K["mueller"].Slopes(tape, given["p"], np.zeros((1, 2)), out, *no_sums)
         good = K["mueller"].try_step(
-            slopes_of, given["now"], np.float64(0.01), given["slope"], 0.05, falling, positive
+            slopes_of,
+            given["now"],
+            np.float64(0.01),
+            given["slope"],
+            0.05,
+            falling,
+            last,
+            positive,
         )
         slopes = given["slope"][0]
         if good:  # then with slopes that hold: x' is in [-0.6, -0.45], if the rates are known

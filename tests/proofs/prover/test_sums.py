@@ -1,4 +1,4 @@
-"""Conserved sums of states: which there are, when tubes heed them, and that such tubes hold."""
+"""Sums of states: which there are, when tubes heed them, and that such tubes hold."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,9 +13,10 @@ from test_enclosure import violations
 
 import igpe
 from igpe.proofs.prover import search
-from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
+from igpe.proofs.prover.kernels.tape import STATE
 from igpe.proofs.prover.posed import posed
-from igpe.proofs.prover.sums import choose_sums, conserved
+from igpe.proofs.prover.sums import heeded, keep_sums_that_pay
 
 
 def problem(
@@ -63,8 +64,35 @@ def pairs(share: float) -> igpe.Problem:
     return problem(slopes, {"B": [0.1, 0.2], "C": [0.1, 0.2]}, {"A": 1.0, "B": 0.0, "C": 0.0})
 
 
+def tank() -> igpe.Problem:
+    """A stirred tank in which S becomes X, and S is lost: S + X has a slope that needs neither."""
+
+    def slopes(x: Any) -> tuple[Any, ...]:
+        rate = x["k"] * x["S"] * x["X"]
+        return 0.3 * (1 - x["S"]) - rate - x["l"] * x["S"] ** 2, rate - 0.3 * x["X"]
+
+    return problem(slopes, {"S": [0.8, 0.6], "X": [0.15, 0.3]}, {"S": 1.0, "X": 0.1})
+
+
+def by_product() -> igpe.Problem:
+    """2 A -> B + Q, and A is lost: Q is in no slope."""
+
+    def slopes(x: Any) -> tuple[Any, ...]:
+        rate = x["k"] * x["A"] ** 2
+        return -2 * rate - x["l"] * x["A"], rate - 0.1 * x["B"] * x["A"], rate
+
+    return problem(slopes, {"A": [0.5, 0.3], "Q": [0.2, 0.3]}, {"A": 1.0, "B": 0.5, "Q": 1.0})
+
+
 def found(given: igpe.Problem) -> list[list[float]]:
-    return conserved(posed(given).experiments[0].tapes[0]).tolist()
+    sums = heeded(posed(given).experiments[0].tapes[0])
+    return [] if sums is None else sums.sums.tolist()
+
+
+def with_sums(given: igpe.Problem, sums: Sequence[Sequence[float]]) -> Heeded:
+    """These sums, said to be conserved."""
+    (run,) = posed(given).experiments
+    return Heeded(run.sharp, np.array(sums, dtype=float).reshape(-1, len(run.sharp.results)))
 
 
 def test_what_is_conserved_exactly_is_found_in_whole_numbers() -> None:
@@ -74,9 +102,18 @@ def test_what_is_conserved_exactly_is_found_in_whole_numbers() -> None:
     assert found(pairs(0.1)) == []
 
 
+def test_a_sum_in_which_rates_cancel_has_a_slope_of_its_own() -> None:
+    assert found(tank()) == [[1, 1, -1]]
+    (run,) = posed(tank()).experiments
+    sums = heeded(run.tapes[0])
+    assert sums is not None
+    used = sums.slope.needed[2] & (sums.slope.op == STATE)
+    assert sums.slope.a[used].tolist() == [0, 2]  # S and the sum
+
+
 def heeding(given: igpe.Problem, sums: Sequence[Sequence[float]]) -> BoxEnclosure:
     enclosure = BoxEnclosure(posed(given), 3)
-    enclosure.heed([np.array(sums, dtype=float).reshape(-1, 3)])
+    enclosure.heed([with_sums(given, sums)])
     return enclosure
 
 
@@ -108,49 +145,54 @@ def returning() -> igpe.Problem:
     return problem(slopes, {"I": y[1].tolist(), "R": y[2].tolist()}, start)
 
 
-@pytest.mark.parametrize(("cut", "count"), [(5.0, 1), (100.0, 0)])
-def test_sums_are_heeded_where_they_prove_more(cut: float, count: int) -> None:
-    enclosure = heeding(returning(), [])
-    choose_sums(enclosure, [(np.array([1.4, 0.2]), np.array([1.7, 0.3]), cut)])
-    assert len(enclosure.sums[0]) == count
-
-
-def test_sums_are_not_heeded_for_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("igpe.proofs.prover.enclosure.CUT", 50.0)
-    enclosure = heeding(returning(), [])
-    choose_sums(enclosure, [(np.array([1.4, 0.2]), np.array([1.7, 0.3]), 5.0)])
-    assert not len(enclosure.sums[0])
-
-
 @pytest.mark.parametrize(
-    ("given", "sums"), [(epidemic, [[1, 1, 1]]), (lambda: pairs(0.75), [[3, 4, 3]])]
+    ("cut", "dearer", "is_kept"), [(5.0, 50.0, True), (1e4, 50.0, False), (1e4, 0.01, True)]
 )
-def test_claims_with_sums_hold(
-    given: Callable[[], igpe.Problem], sums: Sequence[Sequence[float]]
+def test_sums_are_kept_where_they_prove_more_or_cost_nothing(
+    cut: float, dearer: float, is_kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = [np.array(sums, dtype=float)]
-    assert violations(given(), posed(given()), boxes=15, seed=11, sums=held) == []
+    monkeypatch.setattr("igpe.proofs.prover.enclosure.CUT", dearer)  # operations of one sum
+    enclosure = heeding(returning(), [[1, 1, 1]])
+    keep_sums_that_pay(enclosure, [(np.array([1.4, 0.2]), np.array([1.7, 0.3]), cut)])
+    assert any(enclosure.heeded) == is_kept
+
+
+@pytest.mark.parametrize("given", [epidemic, lambda: pairs(0.75), tank, by_product])
+def test_claims_with_sums_hold(given: Callable[[], igpe.Problem]) -> None:
+    sums = heeded(posed(given()).experiments[0].tapes[0])
+    assert sums is not None
+    assert violations(given(), posed(given()), boxes=15, seed=11, sums=[sums]) == []
+
+
+def test_a_sum_with_another_slope_is_caught() -> None:
+    (run,) = posed(tank()).experiments
+    sums = heeded(run.tapes[0])
+    assert sums is not None
+    number = np.where(sums.slope.number == 0.3, 0.4, sums.slope.number)
+    wrong = sums._replace(slope=sums.slope._replace(number=number))
+    assert violations(tank(), posed(tank()), boxes=15, seed=11, sums=[wrong]) != []
 
 
 @pytest.mark.parametrize("wrong", [[1, 0.9, 1], [1, 1, 0]])
 def test_what_is_not_conserved_is_caught(wrong: Sequence[float]) -> None:
-    held = [np.array([wrong], dtype=float)]
     given = epidemic()
+    held = [with_sums(given, [wrong])]
     assert violations(given, posed(given), boxes=15, seed=11, sums=held) != []
 
 
-def test_a_search_begins_without_sums_and_confirms_what_it_proves_with_them(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("given", [epidemic, tank])
+def test_a_search_begins_with_sums_and_what_it_proves_is_confirmed(
+    given: Callable[[], igpe.Problem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "WEIGHED", 1)
-    chosen = []
+    seen = []
 
-    def all_of_them(enclosure: BoxEnclosure, boxes: Any) -> None:
-        enclosure.heed([np.array([[1.0, 1.0, 1.0]])])
-        chosen.append(len(boxes))
+    def look(enclosure: BoxEnclosure, boxes: Any) -> None:
+        seen.append((any(enclosure.heeded), len(boxes)))
 
-    monkeypatch.setattr(search, "choose_sums", all_of_them)
-    proof = igpe.certify(epidemic(), gap=1e-2)
-    assert len(chosen) == 1
+    monkeypatch.setattr(search, "keep_sums_that_pay", look)
+    proof = igpe.certify(given(), gap=1e-2)
+    assert len(seen) == 1
+    assert seen[0][0]
     assert proof.closed
-    assert igpe.verify(proof, epidemic())
+    assert igpe.verify(proof, given())

@@ -206,6 +206,52 @@ def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float
 
 
 @kernel
+def cut_off(out: FloatArray, n: int, low: float, high: float) -> None:
+    """Operation n is between low and high too; nothing is learnt if that leaves nothing."""
+    if not (low <= high):
+        return
+    low, high = max(low, out[n, 0]), min(high, out[n, 1])
+    if low <= high:
+        out[n, 0], out[n, 1] = low, high
+
+
+@kernel
+def narrow_operands(tape: OpTape, out: FloatArray) -> None:
+    """Narrow the ranges out (n, 2) of operations by those of what is made of them.
+
+    Benhamou, Goualard, Granvilliers, Puget: Revising hull and box consistency, ICLP 1999 (HC4).
+    """
+    for n in range(len(tape.op) - 1, -1, -1):
+        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+        low, high = out[n, 0], out[n, 1]
+        if op in (ops.ADD, ops.SUB, ops.MUL, ops.DIV):
+            a0, a1, b0, b1 = out[a, 0], out[a, 1], out[b, 0], out[b, 1]
+            if op == ops.ADD:
+                one = _between(ops.SUB, low, high, b0, b1)
+                two = _between(ops.SUB, low, high, a0, a1)
+            elif op == ops.SUB:
+                one = _between(ops.ADD, low, high, b0, b1)
+                two = _between(ops.SUB, a0, a1, low, high)
+            elif op == ops.MUL:
+                one = _between(ops.DIV, low, high, b0, b1)
+                two = _between(ops.DIV, low, high, a0, a1)
+            else:
+                one = _between(ops.MUL, low, high, b0, b1)
+                two = _between(ops.DIV, a0, a1, low, high)
+            cut_off(out, a, one[0], one[1])
+            cut_off(out, b, two[0], two[1])
+        elif op == ops.NEG:
+            cut_off(out, a, -high, -low)
+        elif op == ops.CLOSE and tape.function[b] == ops.LOG:
+            low, high = of_function(ops.EXP, 0.0, low, high)
+            low, high = outward(low, high)
+            cut_off(out, tape.argument[b], low, high)
+        elif op == ops.CLOSE and tape.function[b] == ops.EXP and low > 0.0 and high < np.inf:
+            low, high = outward(math.log(low), math.log(high))
+            cut_off(out, tape.argument[b], low, high)
+
+
+@kernel
 def base_and_exponent(tape: OpTape, n: int) -> tuple[int, int]:
     """Where base and exponent of a GENERAL_POWER stand."""
     product = tape.argument[tape.b[tape.a[n]]]

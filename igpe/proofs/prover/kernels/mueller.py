@@ -19,6 +19,7 @@ from igpe.proofs.prover.kernels.tape import OpTape, Schedule
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial slope
 FALLEN = 1e-8  # least share of a face that is left after it fell
+LEVEL = 1.05  # times the way to where a face's slope vanishes if it is linear
 FALLS = 3  # attempts, each with a smaller fall
 
 
@@ -57,6 +58,12 @@ def face_slope(of: Slopes, i: int, side: int, path: FloatArray, x: FloatArray) -
 
 
 @kernel
+def has_broken_powers(tape: OpTape) -> bool:
+    """Whether right-hand sides may not be Lipschitz: solutions may leave where slopes are zero."""
+    return bool((tape.function == ops.POWER).any() or (tape.op == ops.GENERAL_POWER).any())
+
+
+@kernel
 def _keep_positive(
     of: Slopes, now: FloatArray, paths: FloatArray, x: FloatArray, positive: BoolArray
 ) -> None:
@@ -67,8 +74,7 @@ def _keep_positive(
     either: what falls below zero cannot have fallen there. What does not have the property is found
     out one by one.
     """
-    n, below, tape = len(now), np.zeros(2), of.tape
-    broken = (tape.function == ops.POWER).any() or (tape.op == ops.GENERAL_POWER).any()
+    n, below, broken = len(now), np.zeros(2), has_broken_powers(of.tape)
     for i in range(n):
         positive[i] = now[i, 0] >= 0.0
     wrong = True
@@ -91,6 +97,31 @@ def _keep_positive(
 
 
 @kernel
+def level(of: Slopes, i: int, side: int, now: float, farthest: float, x: FloatArray) -> float:
+    """A level of a face that state i does not cross while the others are anywhere in x; or nan.
+
+    The state is on the inner side of `now` before. Where its slope on the level does not lead
+    outward it remains within, however steep slopes elsewhere are: near a fast equilibrium.
+    """
+    if has_broken_powers(of.tape):
+        return np.nan
+    path, sign = np.empty(2), 1.0 if side == 1 else -1.0
+    path[:] = now
+    here = sign * face_slope(of, i, side, path, x)
+    if here <= 0.0:
+        return now
+    path[:] = farthest
+    there = sign * face_slope(of, i, side, path, x)
+    if not (there <= 0.0 and here < np.inf):
+        return np.nan
+    between = now + LEVEL * (farthest - now) * here / (here - there)
+    path[:] = between
+    if sign * (farthest - between) > 0.0 and sign * face_slope(of, i, side, path, x) <= 0.0:
+        return between
+    return farthest
+
+
+@kernel
 def try_step(
     of: Slopes,
     now: FloatArray,
@@ -98,10 +129,12 @@ def try_step(
     slope: FloatArray,
     fine: float,
     falling: bool,
+    last: bool,
     positive: BoolArray,
 ) -> bool:
     """Whether slopes (n_x, 2) hold over the step; they are what was found, right or not.
 
+    last      whether faces whose slopes do not hold may lead to a `level`
     falling   whether slopes are those of `fall`: where one leads further inward than its face may
               go, it is taken to lead nearly as far as that
     positive  (n_x,) becomes which states are known not to be negative
@@ -132,7 +165,9 @@ def try_step(
             if falling and ((end < inward) if s == 1 else (end > inward)):
                 worst[i, s] = (inward - now[i, s]) / h * (1.0 - 1e-12)
             elif not (paths[i, s, 0] <= end <= paths[i, s, 1]):
-                good = False
+                end = level(of, i, s, now[i, s], paths[i, s, s], x) if last else np.nan
+                worst[i, s] = (end - now[i, s]) / h if np.isfinite(end) else worst[i, s]
+                good = good and np.isfinite(end)
     slope[:] = worst
     return good
 
@@ -160,7 +195,7 @@ def fall(
                 ratio = 1.1 / (1.0 - h * first[i, 1] / now[i, 1])
                 left = max(ratio**power, FALLEN)
                 slope[i, 1] = -max(1.0 - left, 0.0) * now[i, 1] / h
-        if try_step(of, now, h, slope, fine, True, positive):
+        if try_step(of, now, h, slope, fine, True, False, positive):
             return True
         power *= 0.5
     return False
@@ -247,7 +282,7 @@ def mueller(
                 break
             inputs_between(schedule, stop, time, following, u)
             slope[:] = first
-            good = try_step(of, now, step, slope, rough, False, positive)
+            good = try_step(of, now, step, slope, rough, False, False, positive)
             for again in range(2):
                 if good:
                     break
@@ -259,7 +294,7 @@ def mueller(
                             change = (slope[i, s] - first[i, s]) / first[i, s]
                             if change < 0.0:
                                 slope[i, s] = first[i, s] / (1.0 - change)
-                good = try_step(of, now, step, slope, rough, False, positive)
+                good = try_step(of, now, step, slope, rough, False, again > 0, positive)
             worst = 0.0
             for i in range(n):
                 for s in range(2):
@@ -322,7 +357,7 @@ def hull(tube: Tube, a: float, b: float, place: int, x: FloatArray) -> int:
     while place < last and tube.time[place + 1] <= a:
         place += 1
     k = place
-    x[:] = tube.bounds[k]
+    x[:] = tube.bounds[k, : len(x)]
     while tube.time[k] < b:
         k += 1
         for i in range(len(x)):

@@ -7,7 +7,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, cut_off, enclose, narrow_operands
 from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,
     Slopes,
@@ -15,7 +15,7 @@ from igpe.proofs.prover.kernels.mueller import (
     inputs_between,
     mueller,
 )
-from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
+from igpe.proofs.prover.kernels.sums import begin_sums, narrow_states, narrow_sums
 from igpe.proofs.prover.kernels.tape import OpTape, Schedule
 from igpe.proofs.prover.kernels.taylor import Monomials
 
@@ -179,8 +179,9 @@ def left(rows: BoxRows) -> float:
 class TubeRun(NamedTuple):
     """One experiment: tapes of slopes, measured quantities and start values, and results.
 
-    slope   as interval arithmetic likes it
-    sums    (n_sums, n_x) whole numbers: coefficients of conserved sums of states
+    slope   of the states and, after them, of sums of states, as interval arithmetic likes it
+    sums    (n_sums, n_results) whole numbers: coefficients of conserved sums of both; a sum of
+            states minus itself is zero
     offset  where the experiment's rows begin
     """
 
@@ -201,14 +202,15 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
     returns  the number of stops reached
     """
     slope, sums, outputs, begin, schedule, tube, rows, offset = run
-    n = len(slope.results)
+    n, states = len(slope.results), len(begin.results)
     x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
     enclose(begin, -1, x, p, u, out)
-    for i in range(n):
+    for i in range(states):
         x[i] = out[begin.results[i]]
     held = np.empty((len(sums), 2))
     held[:, 0], held[:, 1] = -np.inf, np.inf
+    begin_sums(sums, held, x, states)
     narrow_sums(sums, held, x)
     tube.time[0], tube.bounds[0], tube.steps[0] = schedule.start, x, 1
     clock = np.array([schedule.start, schedule.stops[-1] - schedule.start])
@@ -230,7 +232,7 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
                 note(rows, offset + i, low, high)
             if total(rows) > cut:
                 return stop + 1
-            if _within_reach(run, stop, cut, x) or len(sums):
+            if _within_reach(run, stop, cut, out, x) or len(sums):
                 narrow_states(sums, held, x, -1)
                 narrow_sums(sums, held, x)
                 k = tube.steps[0]
@@ -240,28 +242,29 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
 
 
 @kernel
-def _within_reach(run: TubeRun, stop: int, cut: float, now: FloatArray) -> bool:
-    """Cut off what measured states cannot be where the sum of squares is below the cut.
+def _within_reach(run: TubeRun, stop: int, cut: float, out: FloatArray, now: FloatArray) -> bool:
+    """Cut off what states cannot be, by measurements, where the sum of squares is below the cut.
 
     What goes on in the tube are the solutions that can still be below it: |r_i| <= sqrt(cut -
     the least of the others).
+
+    out      (n, 2) ranges of the operations of what is measured
     returns  whether the bounds now (n_x, 2) have changed
     """
     outputs, schedule, rows, offset = run.outputs, run.schedule, run.rows, run.offset
-    changed = False
     for i in range(schedule.first[stop], schedule.first[stop + 1]):
         k = outputs.results[schedule.column[i]]
-        if outputs.op[k] != ops.STATE:
-            continue
         others = rows.square[: offset + i].sum() + rows.square[offset + i + 1 :].sum()
         room = reach(cut, others) / schedule.weight[i]
-        y, state = schedule.value[i], outputs.a[k]
+        y = schedule.value[i]
         low, high = y - room, y + room
-        low, high = low - 8.0 * UNIT * abs(low), high + 8.0 * UNIT * abs(high)
-        if not (low <= high):
-            continue
-        low, high = max(low, now[state, 0]), min(high, now[state, 1])
-        if low <= high and high - low < now[state, 1] - now[state, 0]:
-            now[state, 0], now[state, 1] = low, high
-            changed = True
+        cut_off(out, k, low - 8.0 * UNIT * abs(low), high + 8.0 * UNIT * abs(high))
+    narrow_operands(outputs, out)
+    changed = False
+    for k in range(len(outputs.op)):
+        if outputs.op[k] == ops.STATE:
+            state, low, high = outputs.a[k], out[k, 0], out[k, 1]
+            if low > now[state, 0] or high < now[state, 1]:
+                now[state, 0], now[state, 1] = low, high
+                changed = True
     return changed

@@ -28,6 +28,21 @@ def _terms(c: FloatArray, x: FloatArray) -> tuple[float, float, float]:
 
 
 @kernel
+def begin_sums(sums: FloatArray, held: FloatArray, x: FloatArray, states: int) -> None:
+    """Write what sums of states are at the start into x (n, 2), after the states.
+
+    Each is defined by a conserved sum, of the states minus itself, which is held at zero.
+    """
+    for k in range(len(sums)):
+        for j in range(states, len(x)):
+            if sums[k, j] != 0.0:
+                least, most, size = _terms(sums[k, :states], x)
+                room = 4.0 * (states + 4.0) * UNIT * size + TINY
+                x[j, 0], x[j, 1] = outward(least - room, most + room)
+                held[k, 0], held[k, 1] = 0.0, 0.0
+
+
+@kernel
 def narrow_states(sums: FloatArray, held: FloatArray, x: FloatArray, only: int) -> None:
     """Cut off what states x (n_x, 2) cannot be, given sums' ranges held (n_sums, 2).
 
