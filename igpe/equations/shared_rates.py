@@ -298,6 +298,8 @@ def _best_units(ivp: InitialValueProblem, usable: set[int], positive: set[int]) 
     """
     slopes = _Slopes(ivp, [()] * len(ivp.states))
     choices = [_units(slopes, usable, positive, linear) for linear in (False, True)]
+    if choices[0] == choices[1]:
+        return choices[0]
     counts = [len(null_space(_Slopes(ivp, units).of)) for units in choices]
     return choices[counts[1] > counts[0]]
 

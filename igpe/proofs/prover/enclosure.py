@@ -352,6 +352,10 @@ class BoxEnclosure:
         sensitivity = np.sqrt((moves**2).sum(axis=0)) * left
         is_drowned = bool(np.linalg.norm(error) > DROWNED * np.linalg.norm(sensitivity))
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
-        given = {"sensitivity": sensitivity, "is_drowned": is_drowned}
-        given |= {"multipliers": self.multipliers.copy()}
-        return BoxBounds(float(bound), low, high, **({"middle": np.nan} | given | more))
+        given = {
+            "sensitivity": sensitivity,
+            "is_drowned": is_drowned,
+            "multipliers": self.multipliers.copy(),
+            "middle": np.nan,
+        }
+        return BoxBounds(float(bound), low, high, **(given | more))

@@ -250,15 +250,15 @@ class BoxSearch:
 
     def _where(self, node: BoxNode, bounds: BoxBounds) -> _Split:
         """Choose how to split a box."""
-        width = node.upper - node.lower
+        width, broad = node.upper - node.lower, self._broad(node)
         if bounds.spread.any():
             axis = int(np.argmax(np.where(width > 0, bounds.spread, -1.0)))
-            if axis in self._broad(node):
+            if axis in broad:
                 return axis, NO_BOUNDS, -1
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
             axis = int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0)))
-            if not (bounds.is_drowned and axis not in self._broad(node)):
+            if axis in broad or not bounds.is_drowned:
                 return axis, NO_BOUNDS, -1
         return (node.axis, NO_BOUNDS, -1) if node.axis >= 0 else self._by_trial(node)
 

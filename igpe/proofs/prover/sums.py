@@ -2,7 +2,7 @@
 
 Total mass, atoms, a population: sums with whole coefficients in whose slopes the rates cancel that
 several states share. Where nothing is left of its slope a sum is constant; else tubes bound it like
-a state. Searches begin with all sums; some boxes tell whether they pay.
+a state. Searches begin with all sums; a trial on some boxes decides whether to keep them.
 """
 
 from collections import Counter
