@@ -84,7 +84,6 @@ def of_functions(seed: int) -> int:
         (kernel.COS, mpmath.cos, x),
         (kernel.LOG, mpmath.log, positive),
         (kernel.SQRT, mpmath.sqrt, positive),
-        (kernel.RECIPROCAL, lambda v: 1 / v, positive),
     ]
     wrong = 0
     with mpmath.workdps(40):
@@ -115,8 +114,15 @@ def of_polynomials(seed: int) -> int:
     )
 
 
+def of_quotients(seed: int) -> int:
+    """Quotients of polynomials, at rational points."""
+    return _of_expressions(
+        seed, lambda x, y: [x / (4 + y), (x * y) / (x - 4), 3 / (4 + x * y)], spread=1.0
+    )
+
+
 def of_functions_of_polynomials(seed: int) -> int:
-    """exp, log, reciprocal, sqrt and sin of polynomials, at rational points."""
+    """exp, log, quotients, sqrt and sin of polynomials, at rational points."""
 
     def functions(x: Any, y: Any) -> list[Any]:
         of = ca if isinstance(x, ca.SX) else mpmath

@@ -59,7 +59,7 @@ def values_at(
     return low, np.where(np.isfinite(high), high, np.inf)
 
 
-SWEEPS = 12  # of coordinate descent
+SWEEPS, SETTLED = 12, 1e-3  # of coordinate descent, and when it ends
 
 
 @lru_cache
@@ -188,13 +188,18 @@ def _minimiser(local: LocalRows) -> FloatArray:
     good = np.isfinite(local.e) & np.isfinite(local.c)
     c, e = np.where(good, local.c, 0.0), np.where(good, local.e, 0.0)
     g = np.where(good & np.isfinite(local.g), local.g, 0.0)
-    s = np.zeros((len(g), c.shape[1]))
+    s, r, squares = np.zeros((len(g), c.shape[1])), c.copy(), g * g
     for _ in range(SWEEPS):
+        before = s.copy()
         for j in range(len(g)):
-            r = c + (g * s[:, None]).sum(axis=0)
-            dead = np.sign(r) * np.maximum(np.abs(r) - e, 0.0)
-            curvature = np.where(dead != 0, g[j] ** 2, 0.0).sum(axis=0) + 1e-300
-            s[j] = np.clip(s[j] - (g[j] * dead).sum(axis=0) / curvature, -1, 1)
+            beyond = r - np.minimum(np.maximum(r, -e), e)
+            curvature = (squares[j] * (beyond != 0)).sum(axis=0) + 1e-300
+            moved = s[j] - (g[j] * beyond).sum(axis=0) / curvature
+            moved = np.minimum(np.maximum(moved, -1.0), 1.0)
+            r += g[j] * (moved - s[j])
+            s[j] = moved
+        if not np.abs(s - before).max(initial=0.0) > SETTLED:
+            break
     return s
 
 
@@ -219,7 +224,7 @@ def _slack(local: LocalRows, terms: int = 0) -> FloatArray:
 
 BATCH = 256  # boxes side by side
 CHUNK = 1024  # parts side by side
-HALVINGS = 7  # of a part on the same polynomials
+HALVINGS = 6  # of a part on the same polynomials
 MOST_PIECES = 48  # of one part that are left after a halving; more are given up
 STUCK = 0.7  # share of pieces that are left; with more it is given up as well
 PATIENCE = 2  # but not before so many halvings

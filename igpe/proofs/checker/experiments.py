@@ -30,11 +30,15 @@ from igpe.proofs.checker.kernels import tape as kernel
 from igpe.proofs.checker.kernels.integration import Program
 
 LEAF_KINDS = (kernel.TIME, kernel.STATE, kernel.PARAMETER, kernel.INPUT)
-BINARY = {ca.OP_ADD: kernel.ADD, ca.OP_SUB: kernel.SUB, ca.OP_MUL: kernel.MUL}
+BINARY = {
+    ca.OP_ADD: kernel.ADD,
+    ca.OP_SUB: kernel.SUB,
+    ca.OP_MUL: kernel.MUL,
+    ca.OP_DIV: kernel.DIV,
+}
 UNARY = {ca.OP_NEG: kernel.NEG, ca.OP_SQ: kernel.SQUARE} | {
     operation: kernel.FUNCTION + function
     for operation, function in {
-        ca.OP_INV: intervals.RECIPROCAL,
         ca.OP_SQRT: intervals.SQRT,
         ca.OP_EXP: intervals.EXP,
         ca.OP_LOG: intervals.LOG,
@@ -43,7 +47,7 @@ UNARY = {ca.OP_NEG: kernel.NEG, ca.OP_SQ: kernel.SQUARE} | {
     }.items()
 }
 OTHERS = {
-    ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST, ca.OP_ASSIGN, ca.OP_DIV, ca.OP_TWICE, ca.OP_TANH,
+    ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST, ca.OP_ASSIGN, ca.OP_INV, ca.OP_TWICE, ca.OP_TANH,
     ca.OP_POW, ca.OP_CONSTPOW,
 }  # fmt: skip
 LARGEST_POWER = 12
@@ -112,6 +116,8 @@ class _Writer:
             length = max(lengths)
             if op in (kernel.MUL, kernel.SQUARE):
                 length = self.length[a] + self.length[b if is_binary else a] - 1
+            elif op == kernel.DIV:
+                length = self.length[a] if self.length[b] == 1 else ENDLESS
             elif length > 1 and (op == kernel.POWER or op >= kernel.FUNCTION):
                 length = ENDLESS
         self.known[row] = len(self.rows)
@@ -156,6 +162,10 @@ class _Writer:
         """An elementary function."""
         return self.add(kernel.FUNCTION + function, a)
 
+    def reciprocal(self, a: int) -> int:
+        """1 / a."""
+        return self.add(kernel.DIV, self.constant(1.0), a)
+
     def operation(self, operation: int, of: list[int]) -> int:
         """One of CasADi's, made of those that the kernels know."""
         a, b = of[0], of[-1]
@@ -163,15 +173,14 @@ class _Writer:
             return self.add(BINARY[operation], a, b)
         if operation in UNARY:
             return self.add(UNARY[operation], a)
-        if operation == ca.OP_DIV:
-            return self.add(kernel.MUL, a, self.function(intervals.RECIPROCAL, b))
+        if operation == ca.OP_INV:
+            return self.reciprocal(a)
         if operation == ca.OP_TWICE:
             return self.add(kernel.ADD, a, a)
         if operation == ca.OP_TANH:
             more = self.function(intervals.EXP, self.add(kernel.ADD, a, a))
             more = self.add(kernel.ADD, more, self.constant(1.0))
-            more = self.function(intervals.RECIPROCAL, more)
-            more = self.add(kernel.MUL, self.constant(2.0), more)
+            more = self.add(kernel.DIV, self.constant(2.0), more)
             return self.add(kernel.SUB, self.constant(1.0), more)
         return a if operation == ca.OP_ASSIGN else self.power(a, b)
 
@@ -183,7 +192,7 @@ class _Writer:
         number = self.number(exponent)
         if number is not None and number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
             power = self.whole_power(base, int(abs(number)))
-            return power if number > 0 else self.function(intervals.RECIPROCAL, power)
+            return power if number > 0 else self.reciprocal(power)
         logarithm = self.function(intervals.LOG, base)
         smooth = self.add(kernel.MUL, exponent, logarithm)
         smooth = self.function(intervals.EXP, smooth)

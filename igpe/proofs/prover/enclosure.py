@@ -30,7 +30,7 @@ from igpe.proofs.prover.kernels.tape import OpTape, linear_parts
 from igpe.proofs.prover.kernels.taylor import DIRECTIONS, algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
-LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
+LEAST_RATIO, MOST_RATIO = 2.5, 500.0  # of positive bounds between which a scale is exponential
 
 
 def scaled(lower: FloatArray, upper: FloatArray) -> FloatArray:

@@ -19,6 +19,7 @@ import igpe
         (true.of_intervals, 10),
         (true.of_functions, 4),  # Taylor coefficients
         (true.of_polynomials, 15),
+        (true.of_quotients, 15),
         (true.of_functions_of_polynomials, 20),
         (true.of_transport, 15),
         (true.of_directions, 15),

@@ -34,6 +34,14 @@ def without_squares(tape: Any, i: int, outer: Any, to: Any, old: Any = TAPE._dif
         to.slope[i] = 0.0
 
 
+def without_denominators(
+    tape: Any, i: int, outer: Any, to: Any, old: Any = TAPE._differentiate
+) -> None:
+    if tape.op[i] == TAPE.DIV:
+        tape = tape._replace(depends=tape.depends & (np.arange(len(tape.op)) != tape.b[i])[:, None])
+    old(tape, i, outer, to)
+
+
 def constant_inputs(
     program: Any, k: int, t: float, h: float, u: Any, *, old: Any = INTEGRATION.inputs_at
 ) -> None:
@@ -94,6 +102,13 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         ((POLYNOMIALS, "product_error",
           lambda a, _, b, __, n, old=POLYNOMIALS.product_error: old(a, 0.0, b, 0.0, n)),),
     ),
+    "what a quotient leaves out": (
+        true.of_quotients, range(10),
+        ((POLYNOMIALS, "left_out", times(0.2, POLYNOMIALS.left_out)),),
+    ),
+    "size of a denominator": (
+        true.of_quotients, range(10), ((POLYNOMIALS, "span", lambda norms, c, e: (1e3, 1e3)),)
+    ),
     "Lagrange's remainder": (
         true.of_functions_of_polynomials, range(5),
         ((POLYNOMIALS, "up", lambda x: np.minimum(x, 1e-17)),),
@@ -116,6 +131,9 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
     "growth of an error": (true.of_growth, range(20), ((STEP, "jacobian", smaller),)),
     "derivatives of products": (
         true.of_growth, range(20), ((TAPE, "_differentiate", without_squares),)
+    ),
+    "derivatives of quotients": (
+        true.of_growth, range(20), ((TAPE, "_differentiate", without_denominators),)
     ),
     "inequality of the supersolution": (
         true.of_growth, range(20), ((STEP, "solves", lambda m, d, v, w: True),)

@@ -22,7 +22,7 @@ LEAST = 5e-324  # what an operation that underflows may be off, twice
 LARGEST = 1.7976931348623157e308
 LIBRARY = 8  # units in the last place that exp, log, sin, ... of the C library may be off
 FAR = 1e6  # arguments of sin and cos from which their reduction is not believed
-EXP, LOG, RECIPROCAL, SQRT, SIN, COS = range(6)
+EXP, LOG, SQRT, SIN, COS = range(5)
 Pair = tuple[float, float]
 
 
@@ -169,10 +169,8 @@ def series(kind: int, a: float, b: float, n: int, out: FloatArray) -> None:
             out[k + 1] = divide(out[k, 0], out[k, 1], k + 1.0, k + 1.0)
     elif kind in (SIN, COS):
         _circular(a, b, n, 0 if kind == SIN else 1, out)
-    elif kind in (SQRT, LOG):
-        _of_positive(kind, a, b, n, out)
     else:
-        _reciprocal(a, b, n, out)
+        _of_positive(kind, a, b, n, out)
 
 
 @kernel

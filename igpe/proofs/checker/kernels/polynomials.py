@@ -39,6 +39,7 @@ from igpe.proofs.checker.kernels.intervals import (
 from igpe.proofs.checker.kernels.tape import (
     ADD,
     CONST,
+    DIV,
     FUNCTION,
     INPUT,
     MUL,
@@ -92,21 +93,22 @@ def product(
     """
     full = len(out)
     out[:] = 0.0
-    for i in range(max(0, k - powers[1] + 1), min(k + 1, powers[0])):
-        f, g = a[i], b[k - i]
-        f0, g0 = f[0], g[0]
+    for f in range(max(0, k - powers[1] + 1), min(k + 1, powers[0])):
+        g = k - f  # no views of rows: counting their references takes longer than the products
+        f0, g0 = a[f, 0], b[g, 0]
         out[0] += f0 * g0
         for s in range(1, full):
-            out[s] += f0 * g[s] + f[s] * g0
+            out[s] += f0 * b[g, s] + a[f, s] * g0
         s = 1 + n
         for j in range(1, n + 1):
-            if f[j] == 0 and g[j] == 0:  # as of parameters and of numbers: most are
+            fj, gj = a[f, j], b[g, j]
+            if fj == 0 and gj == 0:  # as of parameters and of numbers: most are
                 s += n - j + 1
                 continue
-            out[s] += f[j] * g[j]
+            out[s] += fj * gj
             s += 1
-            for i2 in range(j + 1, n + 1):
-                out[s] += f[j] * g[i2] + f[i2] * g[j]
+            for i in range(j + 1, n + 1):
+                out[s] += fj * b[g, i] + a[f, i] * gj
                 s += 1
 
 
@@ -138,18 +140,29 @@ def product_error(a: FloatArray, ae: float, b: FloatArray, be: float, length: in
 
     length  how many powers of tau the shorter factor has
     """
-    full_a, full_b = total(a), total(b)
-    constant = a[0].sum() * b[0].sum()
+    (a0, a1, a2), (b0, b1, b2) = sizes_of(a), sizes_of(b)
+    full_a, full_b, constant = a0 + a1 + a2, b0 + b1 + b2, a0 * b0
     products = constant + MOST * (1 + SLACK) * full_a * full_b - MOST * constant
     rounding = (length + 1) * UNIT * products
     return up(ae * full_b + be * full_a + ae * be + left_out(a, b) + rounding)
 
 
 @kernel
+def sizes_of(norms: FloatArray) -> tuple[float, float, float]:
+    """Sums of absolute coefficients over all times: constant, linear, and the others."""
+    constant = linear = others = 0.0
+    for i in range(norms.shape[1]):
+        constant += norms[0, i]
+        linear += norms[1, i]
+        others += norms[2, i] + norms[3, i]
+    return constant, linear, others
+
+
+@kernel
 def left_out(a: FloatArray, b: FloatArray) -> float:
     """Bound on what a product does not keep, from the norms (4, m) of its factors."""
     m = a.shape[1]
-    a1, a2, b1, b2 = a[1].sum(), a[2].sum() + a[3].sum(), b[1].sum(), b[2].sum() + b[3].sum()
+    (_, a1, a2), (_, b1, b2) = sizes_of(a), sizes_of(b)
     e = a1 * b2 + a2 * (b1 + b2)
     late0 = late1 = late2 = 0.0
     for i in range(1, m):  # of the other factor what leads, with tau^i, beyond the order
@@ -181,6 +194,8 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
             own[:] = 0.0
         elif op == MUL:
             product(n, k, c[a], c[b], (tape.length[a], tape.length[b]), own)
+        elif op == DIV:
+            _extend_quotient(tape, i, n, k, c)
         elif op == ADD:
             own[:] = c[a, k] + c[b, k]
         elif op == SUB:
@@ -205,6 +220,24 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
                 own[0] = given.u[a, k]
             else:
                 own[0], own[1 + a] = given.p[a, 0], given.p[a, 1]
+
+
+@kernel
+def _extend_quotient(tape: ReplayTape, i: int, n: int, k: int, c: FloatArray) -> None:
+    """Coefficient of tau^k of a quotient q = a / b, from (q b)_k = a_k, degree by degree."""
+    a, b, own, product_of_lower = tape.a[i], tape.b[i], c[i, k], np.empty(c.shape[2])
+    own[:] = 0.0
+    product(n, k, c[i], c[b], (tape.length[i], tape.length[b]), product_of_lower)
+    first = c[b, 0]
+    for s in range(len(own)):
+        own[s] = (c[a, k, s] - product_of_lower[s] - own[0] * first[s]) / first[0]
+    s = 1 + n
+    for j in range(1, n + 1):
+        own[s] -= own[j] * first[j] / first[0]
+        s += 1
+        for i2 in range(j + 1, n + 1):
+            own[s] -= (own[j] * first[i2] + own[i2] * first[j]) / first[0]
+            s += 1
 
 
 @kernel
@@ -292,6 +325,8 @@ def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
             other = a if op == SQUARE else b
             length = min(tape.length[a], tape.length[other], c.shape[1])
             e[i] = product_error(norms[a], e[a], norms[other], e[other], length)
+        elif op == DIV:
+            e[i] = _quotient_error(tape, i, n, to)
         elif op == NEG:
             e[i] = e[a]
         elif op == POWER:
@@ -306,6 +341,23 @@ def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
             e[i] = 0.0
         if np.isnan(e[i]):
             e[i] = np.inf
+
+
+@kernel
+def _quotient_error(tape: ReplayTape, i: int, n: int, to: Polynomials) -> float:
+    """|a / b - q| = |a - q b| / |b|, for whatever polynomial q is."""
+    a, b, c, norms = tape.a[i], tape.b[i], to.c, to.norms
+    low, high = span(norms[b], c[b], to.e[b])
+    least = max(low, -high)
+    if not least > 0:
+        return np.inf
+    powers, kept, apart = (tape.length[i], tape.length[b]), np.empty(c.shape[2]), 0.0
+    for k in range(c.shape[1]):
+        product(n, k, c[i], c[b], powers, kept)
+        apart = up(apart + np.abs(c[a, k] - kept).sum())
+    length = min(powers[0], powers[1], c.shape[1])
+    lost = product_error(norms[i], 0.0, norms[b], to.e[b], length)
+    return up(up(up(apart + lost) + to.e[a]) / least)
 
 
 @kernel

@@ -9,6 +9,7 @@ from igpe.proofs.checker.kernels.intervals import (
     LOG,
     Pair,
     add,
+    divide,
     multiply,
     power,
     series,
@@ -18,7 +19,7 @@ from igpe.proofs.checker.kernels.intervals import (
 )
 from igpe.proofs.compiled import kernel
 
-CONST, TIME, STATE, PARAMETER, INPUT, ADD, SUB, MUL, NEG, SQUARE, POWER, FUNCTION = range(12)
+CONST, TIME, STATE, PARAMETER, INPUT, ADD, SUB, MUL, DIV, NEG, SQUARE, POWER, FUNCTION = range(13)
 LEAVES = frozenset({CONST, TIME, STATE, PARAMETER, INPUT})
 
 
@@ -88,6 +89,8 @@ def evaluate(
             v[i] = subtract(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
         elif op == MUL:
             v[i] = multiply(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
+        elif op == DIV:
+            v[i] = divide(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
         elif op == NEG:
             v[i] = -v[a, 1], -v[a, 0]
         elif op == SQUARE:
@@ -110,6 +113,8 @@ def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> N
         by_a, by_b = (v[b, 0], v[b, 1]), (v[a, 0], v[a, 1])
     elif op == SUB:
         by_b = (-1.0, -1.0)
+    elif op == DIV:  # (a' - (a / b) b') / b
+        by_b = (-v[i, 1], -v[i, 0])
     elif op == NEG:
         by_a = (-1.0, -1.0)
     elif op == SQUARE:
@@ -118,7 +123,7 @@ def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> N
         by_a, by_b = _power_slopes(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
     elif op >= FUNCTION:
         by_a = (outer[0], outer[1])
-    is_binary = op in (ADD, SUB, MUL, POWER)
+    is_binary = op in (ADD, SUB, MUL, DIV, POWER)
     for j in range(s.shape[1]):
         if not tape.depends[i, j]:
             continue
@@ -131,6 +136,8 @@ def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> N
         if is_binary and tape.depends[b, j]:
             p, q = multiply(s[b, j, 0], s[b, j, 1], by_b[0], by_b[1])
             low, high = add(low, high, p, q)
+        if op == DIV:
+            low, high = divide(low, high, v[b, 0], v[b, 1])
         s[i, j, 0], s[i, j, 1] = low, high
 
 
