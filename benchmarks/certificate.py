@@ -181,15 +181,16 @@ def replay(_: Any) -> Iterator[Row]:
 
 
 def shared(_: Any) -> Iterator[Row]:
-    """The same time with one process and with two: boxes, wall time."""
-    problem, start = harder()["pendulum, 2 parameters, 2 starts"]
+    """The same wall time with one process and with two: boxes of a search that ends in neither."""
+    methanol = importlib.import_module("methanol")
+    problem, start = methanol.problem(), methanol.OPTIMUM
     igpe.certify(problem, start, gap=0.5, time_limit=1)  # compiles, or loads
     counts = []
     for executor in (1, 2):
         found = igpe.certify(problem, start, gap=1e-3, time_limit=SHARED, executor=executor)
         counts.append(found.examined)
-        yield at_most("pendulum", f"{executor} processes, boxes in {SHARED:g} s", found.examined)
-    yield at_least("pendulum", "2 processes : 1, boxes", counts[1] / counts[0], "-", 1.5)
+        yield at_most("methanol", f"boxes in {SHARED:g} s, processes: {executor}", found.examined)
+    yield at_least("methanol", "2 processes : 1, boxes", counts[1] / counts[0], "-", 1.7)
 
 
 CHAOTIC = ("bulirsch", "henon_heiles", "rikitake")

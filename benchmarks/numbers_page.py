@@ -35,17 +35,19 @@ objective of all methods. igpe computes these objectives by accurate integration
 
 The column "fastest other" names the fastest other method that reaches the optimum, and gives its
 total time for all starts. A user needs all this time, because the optimum is not known beforehand.
-Only igpe's time includes the translation and compilation of the model. With AMICI, they
-take about 20 s, which the table does not count. After finding the optimum, `igpe.estimate` also
-searches for other sets of values that fit equally well, and computes intervals. The
-other methods return only the optimum. igpe does not attempt a proof here (`certify=False`). The
-times were measured on different dates (see below).
+Only igpe's time includes the translation and compilation of the model. For AMICI,
+translation and compilation take about 20 s, which the table does not include. After finding the
+optimum, `igpe.estimate` also searches for other sets of values that fit equally well, and computes
+intervals. The other methods return only the optimum. igpe does not attempt a proof here
+(`certify=False`). The times were measured on different dates (see below).
 
 """
 WINNERS = """
-**Other methods are faster than igpe in total time** (in brackets): {total}.
+**Methods that reach the optimum in a shorter total time than igpe** \
+(in brackets, for each problem): {total}.
 
-**Other methods are faster if they stop as soon as they reach the known optimum**: {knowing}.
+**Methods that are faster than igpe if they stop as soon as they reach the known optimum** \
+(in brackets, for each problem): {knowing}.
 
 ## Reliability
 

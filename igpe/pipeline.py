@@ -263,7 +263,8 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
     if stopped():
         return steps
     if few_agree(steps, settings):
-        with clock.step("more starts", "Incremental shooting, because few candidates agree"):
+        why = "Incremental shooting, because few candidates reached the best objective"
+        with clock.step("more starts", why):
             steps = with_incremental_shooting(steps, settings)
     with clock.step("other optima", "Other optima that explain the data equally well"):
         return with_other_optima(steps, settings)

@@ -117,8 +117,8 @@ CONDITIONS: Cases = {
     "unknown crossed": (lambda: Unknown(2, 1), "[2, 1] | lower < upper"),
     "unknown infinite": (lambda: Unknown(0, INF), "[0, inf] | finite bounds"),
     "guess outside": (lambda: Unknown(0, 1, guess=3), "guess | 3 | [0, 1]"),
-    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "at 1 | Sort"),
-    "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), "at 1 | remove duplicates"),
+    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "time 1 is | Sort"),
+    "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), "time 1 is | remove duplicates"),
     "input table NaN": (lambda: linear_input([0, 1], [1, NAN]), "NaN or infinite | fill"),
     "input of wrong length": (
         lambda: step_input([0, 1], [1, 1, 1]),

@@ -55,7 +55,7 @@ def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
         assert one.lower == pytest.approx(profiles[one.name].lower, rel=1e-2)
         assert one.upper == pytest.approx(profiles[one.name].upper, rel=1e-2)
     assert any("come from profile likelihood" in n for n in result.notes)
-    limited = "The interval of V depends on the bounds of K: wider bounds may lengthen it."
+    limited = "The interval of V depends on the bounds of K: wider bounds may widen the interval."
     assert limited in result.notes
     assert limited in profiles.notes
     assert profiles["V"].others[-1, 1] == pytest.approx(1000)  # where the interval of V ends

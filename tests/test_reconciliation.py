@@ -160,7 +160,7 @@ def test_what_is_not_checked_is_said():
     said = str(reconcile(experiment(table, sigma=0.1), CARBON))
     assert "igpe cannot check pH, because no balance contains these measurements." in said
     assert (
-        "detect a constant offset in glucose, ethanol and CO2, because no balance would change"
+        "a constant offset in glucose, ethanol and CO2, because it would not change any balance"
         in said
     )
     assert "none at the 1 % significance level" in said

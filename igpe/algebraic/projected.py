@@ -169,9 +169,9 @@ class Projected:
 
     The route proves that no parameter values within the bounds give a weighted sum of squared
     residuals below the estimate's `lower_bound`. The proof applies to the given residuals, with all
-    numbers exactly as they are stored. The bound accounts for the rounding errors of the enclosures
-    and bounds (`docs/projection.md`). The bound does not account for errors in the measurements
-    from which the residuals were computed.
+    numbers exactly as they are stored. `lower_bound` accounts for the rounding errors of its own
+    computation (`docs/projection.md`), but not for errors in the measurements from which the
+    residuals were computed.
 
     gap         relative gap (objective - lower bound) / objective at which the search stops
     absolute    absolute gap (objective - lower bound) at which the search stops, as a fraction of
@@ -186,8 +186,8 @@ class Projected:
     seed        seed of the random points
     search      method of the local searches
     exchange    whether to replace parameters by combinations of them, for example k2/kc or
-                Ea2 - dh. igpe chooses combinations that enter linearly, or that are the only
-                parameter in an exponent
+                Ea2 - dh. igpe chooses combinations that enter the residuals linearly, or that
+                are the only parameter in an exponent
     otherwise   route used if residuals contain operations that igpe cannot enclose, or if
                 nonlinear parameters have no bounds
     """

@@ -142,9 +142,9 @@ def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
         return filled_table(values, problem)
     if _stored(source, "estimates", list) is None:
         raise DataError(
-            f"'{source}' is the result of a PEtab problem. Name this problem: --petab "
-            "problem.yaml. igpe then writes the problem's parameter table, with the estimates as "
-            "nominal values."
+            f"'{source}' is the result of a PEtab problem. Give this problem's file: "
+            "--petab problem.yaml. igpe then writes the problem's parameter table, with the "
+            "estimates as nominal values."
         )
     return parameter_table(_result(source, ".tsv").estimates)
 

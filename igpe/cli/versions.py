@@ -48,7 +48,7 @@ def versions_text() -> str:
         f"Python {platform.python_version()} ({platform.platform(aliased=True, terse=True)})",
         *(f"{NAMES[name]} {shown}" for name, shown in packages.items()),
         "",
-        "Solvers (igpe needs only those that are installed with it)",
+        "Solvers (those that igpe needs are installed with igpe)",
         *(f"  {s.name:<{wide}}  {s.what:<6}  {_installed(s)}" for s in SOLVERS),
         "",
         f"C compiler: {' '.join(compiler()) or none}",

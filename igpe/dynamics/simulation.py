@@ -132,7 +132,7 @@ def _times(times: npt.ArrayLike) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
-            f"The times are {times!r}; give one or more finite numbers. If you omit them, igpe "
-            "chooses evenly spaced times in each experiment."
+            f"The times are {times!r}; give one or more finite numbers. If you omit the times, "
+            "igpe chooses evenly spaced times in each experiment."
         )
     return grid

@@ -103,11 +103,10 @@ class _Reduced:
         bound = [self.symbols.states[i] for i in self.bound]
         if missing := self._missing:
             raise ModelError(
-                f"{self._place()}the states {missing} have no start value. The equations determine "
-                f"the start values of {bound} from the others, but they do not determine the "
-                f"missing start values. Give each of these in Experiment(start={{'{missing[0]}': "
-                "...}) as a number, a parameter's name, or igpe.Unknown(lower, upper) to estimate "
-                "it."
+                f"{self._place()}the states {missing} have no start value. From the other start "
+                f"values, the equations determine those of {bound}, but not the missing ones. Give "
+                f"each of these in Experiment(start={{'{missing[0]}': ...}}) as a number, a "
+                "parameter's name, or igpe.Unknown(lower, upper) to estimate it."
             )
         if unknown := [n for n in bound if isinstance(self.given(n), Unknown)]:
             raise ModelError(

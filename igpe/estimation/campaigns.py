@@ -330,8 +330,9 @@ def campaign(
     executor   None: igpe runs the starts one after the other in this process; a number: the number
                of processes that igpe creates to run the starts; otherwise a
                concurrent.futures executor, or `dask_client.get_executor()`
-    store      SQLite file to which igpe writes each start as soon as it is finished. If the file
-               already contains a start for the same problem and estimator, igpe does not repeat it
+    store      SQLite file to which igpe writes the result of each start as soon as it is finished.
+               igpe does not repeat a start whose result, for the same problem and estimator, is
+               already in the file
     timeout    time limit for each start, in seconds. igpe stops a start that takes longer and
                records it as TIMED_OUT; later calls repeat it only with a longer timeout. With a
                timeout, each start runs in a separate process

@@ -329,9 +329,8 @@ class _Tables:
             "igpe cannot check {}, because the balances contain too many unknown values.": [
                 n for n in names if n in inside - able["value"]
             ],
-            "igpe cannot detect a constant offset in {}, because no balance would change.": [
-                n for n in names if n in able["value"] - able["offset"]
-            ],
+            "igpe cannot detect a constant offset in {}, because it would not change any "
+            "balance.": [n for n in names if n in able["value"] - able["offset"]],
             "igpe cannot detect a wrong constant factor in {}, because it would not change any "
             "balance.": [n for n in names if n in able["value"] - able["factor"]],
         }

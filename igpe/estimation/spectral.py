@@ -58,8 +58,8 @@ RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is 
 CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
 TOO_FEW = (
-    "Standard deviations are unknown, and for each absorbing species, there are spectra at too few "
-    "times to test for a trend."
+    "Standard deviations are unknown, and no absorbing species has spectra at enough times to test "
+    "for a trend."
 )
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
@@ -67,9 +67,9 @@ MISFIT = (
     "another species absorbs."
 )
 ONLY_BY_SIGN = (
-    "If negative spectra are allowed, the data determine fewer unknowns, or igpe finds no "
-    "comparable optimum. The intervals therefore do not account for the bias that the requirement "
-    "of non-negative spectra causes where spectra are zero."
+    "Without the requirement of non-negative spectra, igpe found no comparable optimum, or the "
+    "data determine fewer unknowns. Where spectra are zero, this requirement causes a bias, which "
+    "the intervals do not include."
 )
 TOO_LARGE = (
     "The residuals of the spectra are larger than `sigma` can explain ({p}): the model is wrong, "
@@ -209,7 +209,7 @@ def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "Because spectra must be non-negative, estimates shifted by (in standard errors): "
+            "The requirement of non-negative spectra shifted these estimates (in standard errors): "
             f"{', '.join(f'{n} {m:+.1f}' for n, m in each)}. If spectra are "
             "zero at many wavelengths, this requirement biases the estimates. The intervals are "
             "therefore those of nonnegative=False, extended to include the estimates."

@@ -233,7 +233,7 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
         else ""
     )
     return (
-        f"No plan was found that determines all unknowns in the criterion {kind}: the information "
+        f"igpe found no plan that determines all unknowns of the criterion {kind}: the information "
         f"matrix of the best plan is singular. {said} Allow more samples, quantities or "
         f"conditions, or fix an unknown{remedy}."
     )
@@ -378,7 +378,7 @@ def design(
                  the estimates, or a table of such sets with a column for each unknown. The design
                  then maximises the mean of Φ (see `DOptimal`) over `parameters` and these sets
     budgets      one or several `Budget`s, which limit the cost, feed, time or number of samples.
-                 If the budgets do not cover all `experiments`, the plan contains fewer
+                 If the budgets do not cover all `experiments`, the plan contains fewer experiments
     pool, starts  number of random experiments, and number of local searches from the best of them
     seed         seed of the random experiments and searches
     integrator   the method that integrates the model with its sensitivities

@@ -489,7 +489,7 @@ def require_kept(best: BestDesign) -> None:
     if best.violated:
         raise ProblemError(
             f"No plan was found that satisfies {', '.join(best.violated)}. Widen the bounds in "
-            "free={...}, increase the budget, or set more `starts`. If a constraint does not apply "
+            "free={...}, or increase the budget or `starts`. If a constraint does not apply "
             "to planned experiments, deactivate it in the model."
         )
 

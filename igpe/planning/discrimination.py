@@ -126,8 +126,8 @@ def discriminate(
 
     problems    a dict {name: problem}; all problems must have the same experiments, and igpe uses
                 the noise of the first problem for all
-    parameters  a dict {name of the problem: its parameter values}; these are a result, an
-                estimate, or a dict {unknown: value}
+    parameters  a dict {name of the problem: its parameter values}; the values are given as a
+                result, an estimate, or a dict {unknown: value}
     deltas      a dict {name of the problem: its current AICc minus the smallest AICc}; {}: all
                 differences are 0. `BoxHill` weights each model by exp(-delta/2). The predicted
                 power accounts for these differences
@@ -305,8 +305,8 @@ def _notes(power: pd.DataFrame) -> list[str]:
     """How likely the wrong models fall, and which pairs stay together."""
     weak: Any = power["power"][power["power"] < LEAST_POWER]
     notes = [
-        f"If {right} is right, {rival} keeps some support with a probability of "
-        f"{100 * (1 - value):.3g} %."
+        f"If {right} is right, {rival} keeps some support (AICc worse by at most {FAR:g}) with a "
+        f"probability of {100 * (1 - value):.3g} %."
         for (right, rival), value in weak.items()
     ]
     if not notes:

@@ -443,9 +443,9 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
                 f"parameters are {sorted([*instance.series, *instance.scalars])}."
             )
         if name not in instance.series and variable.breaks:
-            kind = "a start value" if name in instance.states else "a number without time"
+            kind = "a start value" if name in instance.states else "a constant"
             raise ProblemError(
-                f"'{name}' is {kind}, so it has no profile over time; give "
+                f"'{name}' is {kind}, so it cannot have a profile over time; give "
                 "igpe.planning.Between(lower, upper)."
             )
 

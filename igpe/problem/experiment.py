@@ -363,7 +363,7 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """Return the phase before this experiment, in which the model comes to a steady state.
+        """Return the phase before this experiment, in which the model reaches a steady state.
 
         The phase is an experiment with its own inputs and events.
         """
@@ -401,8 +401,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True if a column has no measurements: a species of spectra, or an output added by
-        `reporting`."""
+        """Return True if a column has no measurements, because it is a species of spectra or was
+        added by `reporting`."""
         m = self.measurements
         return m.names.index(name) not in m.column
 

@@ -249,7 +249,7 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
         )
     if len(falls := t[1:][np.diff(t) <= 0]):
         raise DataError(
-            f"The times of this input table do not increase at {falls[0]:g}. Sort the times "
-            "and remove duplicates (for jumps, use igpe.step_input)."
+            f"In this input table, the time {falls[0]:g} is not later than the time before it. "
+            "Sort the times and remove duplicates (for jumps, use igpe.step_input)."
         )
     return Table(t, v, hold)

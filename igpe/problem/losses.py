@@ -93,7 +93,7 @@ class L1(Loss):
     criterion = "Sum of absolute residuals"
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return decreasing limits. With the last limit, the approximation changes an estimate by
+        """Return decreasing limits. With the last limit, an estimate differs from the exact one by
         at most about a hundredth of its standard error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 

@@ -90,7 +90,7 @@ def _other_starts(experiment: Experiment, own: ModelStarts) -> dict[str, str]:
     return {
         f"{state}(t0)": f"Experiment '{experiment.name}' gives '{state}' the start value "
         f"{given:g}, but the model gives {numbers[state]:g}. igpe uses {given:g}. Remove one of "
-        "the two."
+        "the two start values."
         for state, given in experiment.start.items()
         if state in numbers and isinstance(given, float) and not math.isclose(given, numbers[state])
     }
@@ -195,8 +195,8 @@ class _Quantities:
         if 0 < kelvin < COLDEST:
             yield (
                 name,
-                f"'{name}' is at most {kelvin:g}, but an Arrhenius factor needs kelvin: this looks "
-                f"like degrees Celsius. Give '{name}' in kelvin (add 273.15).",
+                f"'{name}' is at most {kelvin:g}, but an Arrhenius factor needs kelvin. The value "
+                f"looks like degrees Celsius. Give '{name}' in kelvin (add 273.15).",
             )
             return
         energies = [q for q, divides in known if not divides]

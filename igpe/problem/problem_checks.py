@@ -87,8 +87,8 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
         if not lowest < highest:
             raise ProblemError(
                 f"Parameter '{name}' has bounds {first} in the model of one experiment and "
-                f"{(low, high)} in that of another; they do not overlap. Give it the same bounds "
-                "in both, or make it local."
+                f"{(low, high)} in that of another; these ranges do not overlap. Give it the "
+                "same bounds in both, or make it local."
             )
     return lowest, highest
 
@@ -202,9 +202,9 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name in models:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
-                    f"The error of '{name}' is proportional to its value in '{given}', a unit "
-                    "whose zero differs from that of the model's unit. Give the data in the "
-                    "model's unit, or sigma as a number."
+                    f"The error of '{name}' is proportional to its value in '{given}', but the "
+                    "zero point of this unit differs from that of the model's unit. Give the data "
+                    "in the model's unit, or sigma as a number."
                 )
             models[name] = models[name].scaled(factor)
         measurements = _converted(measurements, name, factor, offset)
@@ -220,7 +220,7 @@ def _converted(measurements: Measurements, name: str, factor: float, offset: flo
     if offset != 0:
         raise DataError(
             f"The errors of '{name}' are log-normal, but the unit of the data and the unit in the "
-            "model have different zeros. Give the data in the model's unit."
+            "model have different zero points. Give the data in the model's unit."
         )
     return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 

@@ -94,7 +94,7 @@ class FiniteDifference:
                ContinuousSet already has, and adds points between them
     scheme     formula for first derivatives. "backward" (for flow towards larger x): upwind, first
                order and robust, but it smears fronts as if the dispersion coefficient
-               were larger by speed * (interval length) / 2. "backward2": upwind with three points,
+               were larger by speed * grid width / 2. "backward2": upwind with three points,
                second order; it may overshoot at fronts. "forward" and "forward2": the
                corresponding formulas for flow towards smaller x. "central": second order, for
                diffusion. Formulas for second derivatives are central and second-order

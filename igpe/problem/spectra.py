@@ -130,7 +130,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def basis(self) -> FloatArray | None:
-        """(n_wavelengths, m) orthonormal basis of the smooth spectra divided by `noise`.
+        """(n_wavelengths, m) orthonormal basis of all smooth spectra, after division by `noise`.
 
         None if the spectra need not be smooth.
         """

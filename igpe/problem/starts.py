@@ -98,7 +98,8 @@ def _profile(name: str, given: Any) -> Callable[[tuple[str, ...]], Start]:
             except Exception as error:
                 raise ProblemError(
                     f"The start profile of '{name}' failed at {place}: {type(error).__name__}: "
-                    f"{error}. The profile must return a number for the indices of every member."
+                    f"{error}. The profile must return a number for every member; it is called "
+                    "with the member's indices."
                 ) from error
         if not is_finite(value):
             raise ProblemError(
@@ -122,7 +123,7 @@ def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
     if not isinstance(key, float) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
         raise ProblemError(
             f"The start profile of '{name}' has no value at {key}; it has values at "
-            f"{list(table)[:SHOWN]}. Give each member a value, or values on both sides for "
-            "interpolation."
+            f"{list(table)[:SHOWN]}. Give a value there, or values on both sides of it, "
+            "between which igpe interpolates."
         )
     return float(np.interp(key, x, [table[p] for p in sorted(table)]))

@@ -188,8 +188,8 @@ def read_workbook(path: Path) -> pd.DataFrame:
     if len({str(table.columns[0]).strip() for table in sheets.values()}) > 1:
         listed = "; ".join(f"'{n}' with {list(t.columns)[:FEW]}" for n, t in sheets.items())
         raise DataError(
-            f"'{path}' has several sheets, whose tables differ: {listed}. igpe reads sheets as "
-            "experiments if all begin with the same column. Pass the table you need: "
+            f"'{path}' has several sheets, whose tables differ: {listed}. igpe reads the sheets "
+            "as experiments only if they all have the same first column. Pass the table you need: "
             f"pd.read_excel('{path.name}', sheet_name='{next(iter(sheets))}'), or save it as CSV."
         )
     named = [t.assign(experiment=t.get("experiment", str(name))) for name, t in sheets.items()]
@@ -424,8 +424,8 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
         hint = f" Entries such as '<0.05' need {censored}." * bool(is_limit)
         raise DataError(
             f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
-            "of the model (times since the start), leave missing values empty, or omit the "
-            f"column with only=[...].{hint}"
+            "of the model (times as durations since the start), leave missing values empty, or "
+            f"omit the column with only=[...].{hint}"
         ) from None
 
 

@@ -59,9 +59,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     simultaneous  True: the level holds for all unknowns together; False: it holds for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
-    rise          difference between the largest sum of squares that the region allows and S_min.
-                  If sigma is unknown, this difference depends on S_min, and igpe computes it from
-                  `objective` instead of S_min
+    rise          amount by which a sum of squares in the region may exceed S_min. If sigma is
+                  unknown, this amount depends on S_min, and igpe computes it from `objective`
+                  instead of S_min
     precision     requested precision, as a fraction of each interval's width
     regions       separate boxes that, together with `undecided`, contain the whole region
     undecided     (lower, upper) corners of the smallest box that contains all undecided boxes

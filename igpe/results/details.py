@@ -92,8 +92,8 @@ def _others(result: ResultData) -> Iterator[Chapter]:
     own = "Each interval applies only to the set in which it is listed."
     if result.profiled:
         own = (
-            "Each linearised interval applies only to the set in which it is listed. Profiles may "
-            "reach other sets."
+            "Each linearised interval applies only to the set in which it is listed. Profile "
+            "likelihood intervals may extend into other sets."
         )
     if count > 1:
         yield Chapter(
@@ -184,7 +184,7 @@ def intervals(result: ResultData) -> Iterator[str]:
     )
     how = "by profile likelihood" if names <= result.profiled else how
     contradicted = result.adequacy is not None and result.adequacy.lacks
-    warning = " They assume that the model is correct, which the residuals contradict."
+    warning = " The intervals assume that the model is correct, but the residuals contradict this."
     yield f"Intervals: {100 * result.confidence:g} %, {how}{more}.{warning * contradicted}"
 
 

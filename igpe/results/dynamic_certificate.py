@@ -172,7 +172,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def closed(self) -> bool:
-        """Return True if every box is decided, and the bound is a number."""
+        """Return True if every box is decided and the lower bound is not NaN."""
         return self.status is Status.OPTIMAL_WITHIN_GAP and not math.isnan(self.lower_bound)
 
     @property

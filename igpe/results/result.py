@@ -146,8 +146,8 @@ class Result(ResultData, Stored, name="result", number=1):
         return "\n".join([*head, lines[0], r"\hline", *lines[1:], r"\hline", r"\end{tabular}"])
 
     def to_excel(self, path: str | Path) -> None:
-        """Write a workbook with the estimates, the measurements with the fit, the fit of each
-        quantity, and the correlations.
+        """Write a workbook with four sheets: estimates, measurements with fitted values, sums of
+        squares of each quantity, and correlations of the estimates.
 
         raises DataError if openpyxl is not installed (pip install 'igpe[excel]')
         """

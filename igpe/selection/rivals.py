@@ -295,9 +295,9 @@ def rivals(
                                each rival is one task
     progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
-    raises     ProblemError for fewer than two problems, Unsupported for robust losses, which are
-               not likelihoods, DataError if the measurements of the problems differ,
-               EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If
+    raises     ProblemError for fewer than two problems; Unsupported for robust losses (they are
+               not likelihoods); DataError if the measurements of the problems differ;
+               EstimationFailed if no rival could be fitted; other errors as in `igpe.campaign`. If
                some, but not all, rivals cannot be fitted, `failures` lists them
     """
     _check(problems)

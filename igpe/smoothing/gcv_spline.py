@@ -149,11 +149,12 @@ class GcvSpline:
     With the boundary correction, the curve is a weighted average of two splines. The first has a
     penalty on its fourth derivative, the second on its fifth. With only 8 distinct times, the curve
     is the first of these splines. If the data have a sharp feature and GCV clearly prefers the
-    natural spline, igpe uses that spline instead. If there are fewer than 8 distinct times, or a
-    gap is longer than a quarter of the time range, the curve is also the natural spline. With fewer
-    than 4 distinct times, this spline is a line or a constant. With at most 3000 distinct times,
-    the natural spline is the exact smoothing spline; with more times, it is an approximation with
-    3000 knots. If every value is exact, the curve is the spline through all values.
+    natural spline, igpe uses that spline instead. igpe also uses the natural spline if there are
+    fewer than 8 distinct times, or if a gap between times is longer than a quarter of the time
+    range. With fewer than 4 distinct times, this spline is a line or a constant. With at most 3000
+    distinct times, the natural spline is the exact smoothing spline; with more times, it is an
+    approximation with 3000 knots. If every value is exact, the curve is the spline through all
+    values.
 
     boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor by which the chosen penalty on f'' is multiplied; 0.01, for example,

@@ -412,7 +412,7 @@ def Couenne(
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1.1e-5 * min(1, s), where s is the size of the objective
 
-    Couenne treats a time limit as processor time, so igpe also limits its wall time.
+    Couenne treats a time limit as processor time, so igpe also limits the wall time of the run.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
     non-convex MINLP", Optim. Methods Softw. 24 (2009).
     """

@@ -170,7 +170,7 @@ def _certainty(exact: Identifiability) -> list[str]:
             "integrated sensitivities; they are not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
-        why = "They are not identifiable at the points tried, but may be at others."
+        why = "They are not identifiable at the points tried, but may be identifiable at others."
         if not exact.numerical:
             why = (
                 f"Taylor series with {exact.orders} terms are too short for a verdict, and "

@@ -36,10 +36,10 @@ FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
 VARYING = "igpe cannot analyse contributions with unknown time courses."
 EXCHANGE = (
-    "{names}: their values can be interchanged. With other spectra of the species, the measured "
-    "spectra remain the same (slow-fast ambiguity), so they do not show which step is slow. To "
-    "identify the slow step, pass a known spectrum (pure={{...}}), measure a concentration, or "
-    "require non-negative spectra."
+    "{names}: their values can be interchanged. If the spectra of the species change accordingly, "
+    "the measured spectra remain the same (slow-fast ambiguity). They do not show which step is "
+    "slow. To identify the slow step, pass a known spectrum (pure={{...}}), measure a "
+    "concentration, or require non-negative spectra."
 )
 SEVERAL = (
     "{names}: other values, with other spectra of the species, give the same measured "

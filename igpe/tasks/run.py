@@ -30,7 +30,7 @@ ADD = """INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SE
 GET = "SELECT status, seconds, message, row FROM outcomes WHERE series = ? AND key = ?"
 DONE = "DONE"  # stands for the status None
 KNOWN = {DONE, *Status.__members__}
-DAMAGED = "The stored result of task {} is damaged. Remove the file to repeat all tasks."
+DAMAGED = "The stored result of task {} is damaged. Delete the store's file to repeat all tasks."
 WAIT = 30.0  # s, for another process that writes to the same file
 
 

@@ -244,9 +244,9 @@ class ResidualBootstrap:
         few = {name: len(mine) for name, mine in columns.items() if len(mine) < LEAST}
         if few:
             raise ProblemError(
-                "ResidualBootstrap() draws the errors of each column from the residuals of this "
-                f"column and needs at least {LEAST} of them. Columns with fewer residuals: {few}. "
-                "Use igpe.uncertainty.ParametricBootstrap()."
+                "ResidualBootstrap() draws the errors of each column from its own residuals, so "
+                f"each column needs at least {LEAST} residuals. Columns with fewer residuals: "
+                f"{few}. Use igpe.uncertainty.ParametricBootstrap()."
             )
         left = 1 - leverage(base.at.jacobian, base.held)
         errors = -base.at.residual / np.sqrt(np.maximum(left, 1e-8))

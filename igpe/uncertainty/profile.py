@@ -144,7 +144,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         """Return the smallest and largest values that an unknown takes on the profiles.
 
         igpe counts only points at which the objective has risen by at most `rise`. The profile
-        interval of the unknown contains this range, even if igpe has not computed it.
+        interval of the unknown contains this range, even if igpe has not computed that interval.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise
@@ -234,7 +234,7 @@ def limited(made: Profiles, box: Box) -> list[str]:
         if others := sorted(reached - already - {p.name}):
             lines.append(
                 f"The interval of {p.name} depends on the bounds of {listed(others)}: wider bounds "
-                "may lengthen it."
+                "may widen the interval."
             )
     return lines
 
@@ -590,8 +590,8 @@ def _better_sentence(
         "These are the profiles of the better optimum."
         if again
         else (
-            "These are still the profiles of the worse optimum. Estimate again, starting at the "
-            "better optimum."
+            "The profiles shown are still those of the worse optimum. Estimate again, starting at "
+            "the better one."
         )
     )
     return (

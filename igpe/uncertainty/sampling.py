@@ -199,7 +199,7 @@ def sample(
 
     problem     the problem whose parameters were estimated
     estimate    a Result or Estimate of the problem, or a dict {unknown: value}; the walkers start
-                around these values, and the linearised errors determine how far apart
+                around these values, scattered according to the linearised errors
     steps       number of steps of each walker, including the discarded steps
     walkers     number of walkers; None: four for each unknown, at least 16
     seed        random seed of the walkers
@@ -237,7 +237,7 @@ def sample(
         (done < steps, f"Interrupted after {done} steps."),
         (done < LONG * longest,
          f"The chains are too short: {done} steps cover {done / longest:.0f} autocorrelation "
-         f"times, but at least {LONG:g} such times are needed. "
+         f"times, but at least {LONG:g} are needed. "
          f"Try steps={np.ceil(LONG * longest):.0f}."),
         (not problem.box.bounded, (
             "Unknowns without bounds have a flat prior over all real numbers."

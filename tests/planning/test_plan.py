@@ -276,7 +276,7 @@ def test_names_of_existing_experiments_are_not_taken():
 WRONG = [
     ({"free": {"X": B(0, 1)}}, "which the model does not have"),
     ({"free": {"k1": B(0, 1)}}, "parameter to be estimated"),
-    ({"free": {"A": P.Levels((0.0, 1.0), 0, 1)}}, "no profile over time"),
+    ({"free": {"A": P.Levels((0.0, 1.0), 0, 1)}}, "cannot have a profile over time"),
     ({"free": {"A": (0, 1)}}, "igpe.planning.Between"),
     ({"free": ["A"]}, "expected a mapping"),
     ({"conditions": {"X": 1.0}}, "which the model does not have"),
@@ -403,7 +403,7 @@ def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says)
 
 def test_too_few_samples_are_refused():
     with pytest.raises(
-        igpe.errors.ProblemError, match="No plan was found that determines all unknowns"
+        igpe.errors.ProblemError, match="igpe found no plan that determines all unknowns"
     ):
         line(times=P.Sampling([0.5, 0.7, 0.9], at_most=1))
 

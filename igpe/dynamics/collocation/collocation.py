@@ -125,12 +125,12 @@ class Collocation(Checked):
     ) -> list[Estimate]:
         """Return one Estimate for each start, in the same order.
 
-        If the work exceeds `most_work`, the remaining starts have no estimate. All starts use the
-        same first mesh, which is built once. igpe refines the best estimate and each distinct
-        estimate whose objective exceeds the best one by at most 0.1 %. It returns the other
-        estimates as computed on the first mesh. If a model has its own discretisation, igpe uses
-        this discretisation and does not refine it. After Ctrl-C, every estimate has the status
-        INTERRUPTED; those that igpe had not yet computed have an infinite objective.
+        If the work exceeds `most_work`, igpe skips the remaining starts, and the list is shorter.
+        All starts use the same first mesh, which is built once. igpe refines the best estimate and
+        each distinct estimate whose objective is at most 0.1 % above the best objective. It returns
+        the other estimates as computed on the first mesh. If a model has its own discretisation,
+        igpe uses this discretisation and does not refine it. After Ctrl-C, every estimate has the
+        status INTERRUPTED; those that igpe had not yet computed have an infinite objective.
 
         profiles_of  one entry for each start: its `profiles`, as for `estimate`; (): no profiles
         raises       Unsupported if the loss is not least squares, or if a time-varying unknown has

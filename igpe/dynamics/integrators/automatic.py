@@ -26,9 +26,9 @@ class Automatic(Integrator):
       within each interval. If a trajectory reaches the step limit, `Sundials` integrates it again
       from its start; any other failure is final. Each run repeats these attempts independently of
       earlier runs, so the same values of the unknowns always give the same results.
-    - If the equations are not compiled, the message `slow` says why. `Sundials` then integrates a
-      single trajectory. igpe uses NumPy to integrate several intervals at once; if NumPy fails on
-      an interval, `Sundials` integrates this interval.
+    - If the equations are not compiled, the message `slow` says why. If there is only one interval,
+      `Sundials` integrates it. Otherwise igpe uses NumPy to integrate several intervals at once;
+      if NumPy fails on an interval, `Sundials` integrates this interval.
 
     slack    as for `RungeKutta`: factor by which errors in sensitivities may exceed errors in
              states

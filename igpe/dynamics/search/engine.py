@@ -255,7 +255,7 @@ class Restarts(Checked):
     chance    probability that igpe judges a correct fit to be bad
     agreeing  number of agreeing estimates after which the search ends, even if measurement errors
               do not explain the residuals. If the size of these errors is unknown or the
-              integration is not accurate, igpe uses 2 instead of this number
+              integration is not accurate, igpe requires two agreeing estimates instead
     seed      seed of the random starts; the same seed gives the same result
     """
 

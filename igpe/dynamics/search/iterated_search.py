@@ -59,8 +59,8 @@ class IteratedSearch(Checked):
     starts      number of random starts from a seeded Sobol sequence, not counting starts at which
                 the model cannot be integrated
     agreeing    number of random starts that must reach the best optimum before the search ends;
-                these starts must also be at least a tenth of all finished starts. Without the
-                second condition, a few starts that lead to a flat line through the measurements
+                these starts must also make up at least a tenth of all finished starts. Without
+                the second condition, a few starts that lead to a flat line through the measurements
                 could end the search
     patience    the search ends after this many successive modified starts without a better
                 optimum, or when 25 low-accuracy searches have reached the best optimum

@@ -281,7 +281,7 @@ def by_shooting(
     if np.isfinite(cost):
         why = (
             f"Step 5: the correction ends at an objective of {cost:.6g} (by accurate integration). "
-            f"This is above the objective {end.at_start:.6g} of an earlier candidate."
+            f"This objective is above the objective {end.at_start:.6g} of an earlier candidate."
         )
     estimate = Estimate(
         box.mapping(end.fit.x),

@@ -48,8 +48,8 @@ def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
     if len(chosen) < len(set(wanted)):
         raise ModelError(
             f"The species {list(wanted)} cannot be computed from conservation laws alone; the laws "
-            f"are: {'; '.join(map(str, laws)) or 'none'}. Name at most one species of each law, "
-            "and only species that occur in a law."
+            f"are: {'; '.join(map(str, laws)) or 'none'}. Name only species for which these laws "
+            "can be solved, each from a different law."
         )
     return tuple(laws[i] for i in chosen)
 

@@ -96,7 +96,7 @@ class Semibatch(Reactor):
                 isinstance(f, MolarFeed | Stream) for f in feeds
             ),
             f"The streams {streams} fill the vessel, so the volume is a state. Omit `volume`, "
-            "or feed amounts with MolarFeed.": streams and self.volume is not None,
+            "or replace the streams by MolarFeeds.": streams and self.volume is not None,
             f"With algebraic={list(self.algebraic)}, the conserved sums may change only through "
             f"MolarFeeds with a constant flow; the reactor also has the streams {streams}.": streams
             and self.algebraic,

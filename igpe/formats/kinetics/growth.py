@@ -227,8 +227,8 @@ class Maintenance(RateLaw):
     demand     maintenance coefficient: amount of substrate consumed per unit of biomass and time
     biomass    name of X
     substrate  name of S; may be omitted if the left side has only one species
-    half       substrate concentration at which the rate is half of demand*X; this form keeps S
-               positive. None: the rate is demand*X
+    half       substrate concentration at which the rate is half of demand*X. The rate is then 0
+               at S = 0, so the reaction does not make S negative. None: the rate is demand*X
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.
     """

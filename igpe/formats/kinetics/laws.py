@@ -54,7 +54,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Net stoichiometric coefficients, negative if consumed; catalysts are left out."""
+        """Net stoichiometric coefficients, negative for consumed species; catalysts are omitted."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 

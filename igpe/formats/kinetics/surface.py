@@ -65,7 +65,7 @@ class Dissolution(RateLaw):
     have the same size and shape. When less than one ten-thousandth of the initial solid is left,
     the surface area goes to zero smoothly.
 
-    coefficient  rate of dissolution per amount of solid, at the start in pure solvent, 1/time
+    coefficient  initial rate of dissolution in pure solvent, per amount of solid, 1/time
     saturation   concentration of the saturated solution
     initial      amount of solid at the start, per volume of liquid
     solid        name of the solid A_s; may be omitted if the left side has only one species

@@ -308,10 +308,10 @@ class _Writer:
         if not (is_one if jump.before else jump.at_start):
             raise Unsupported(
                 f"Experiment '{phase.experiment.name}' starts at steady state and has an event "
-                "with `when`, which PEtab cannot express. If the condition is true in the steady "
-                "state, the event would happen at the start in PEtab, but not in igpe. Set "
-                "at_start=True. Alternatively, set before=True and use the same condition before "
-                "and after the start."
+                "with `when`, which PEtab cannot express. If `when` is true in the steady state, "
+                "the event would happen at the start in PEtab, but not in igpe. Set at_start=True. "
+                "Alternatively, set before=True and use the same condition before and after the "
+                "start."
             )
 
     def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:

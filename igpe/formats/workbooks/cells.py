@@ -250,8 +250,8 @@ def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) ->
             return True
     if example and not any(s.separator == ";" for s in sheets):
         raise Question(
-            f"'{path.name}' has numbers such as {example}, in which the comma may separate "
-            "either thousands or decimals.",
+            f"'{path.name}' has numbers such as {example}, in which the comma may be a "
+            "thousands separator or a decimal separator.",
             {
                 "the comma separates decimals": {"decimal": ","},
                 "the comma separates thousands": {"decimal": "."},

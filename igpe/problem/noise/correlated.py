@@ -133,8 +133,8 @@ class AR1(Checked, Correlation):
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
     def whitening(self, layout: Layout) -> Any:
-        """Return the matrix that subtracts from each error the value predicted by the previous
-        error, and scales the difference to variance 1."""
+        """Return the matrix that subtracts from each error its prediction from the previous error,
+        and scales the difference to variance 1."""
         order = np.lexsort((layout.time, layout.column))
         time, column = layout.time[order], layout.column[order]
         follows = np.flatnonzero(column[1:] == column[:-1]) + 1

@@ -29,8 +29,8 @@ class Noise(NoiseModel):
 
     absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, igpe
               sets a lower limit for |h|: a tenth of the smallest nonzero absolute value among the
-              measurements of the column. A note lists the points whose standard deviation this
-              limit changes
+              measurements of the column. A note lists the points at which this limit changes the
+              standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both parts are 0 or more, at least one part is positive, and relative
               < 1

@@ -218,8 +218,8 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  function that receives the search and returns True to stop it early; ignored if
-                there is an executor
+        enough  function that receives the search and returns True to stop it early; igpe ignores
+                this function if an executor is given
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -301,10 +301,10 @@ def certify(
     parameter values within the bounds.
 
     estimate    a Result, an Estimate, or a dict {unknown: value}: the values that igpe is to prove
-                optimal. If igpe finds better values, it returns those instead. If `estimate` is
-                None, igpe searches for the best values first
-    gap         relative gap, between the lower bound and the best sum of squares, at which the
-                proof stops
+                optimal. If igpe finds better values, the proof applies to those instead. If
+                `estimate` is None, igpe searches for the best values first
+    gap         the proof stops when the relative gap between the lower bound and the best sum of
+                squares is at most this number
     time_limit  time limit of the proof in seconds, not counting compilation and the first estimate.
                 At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for

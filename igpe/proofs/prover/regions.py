@@ -355,7 +355,7 @@ def _require_errors(best: Incumbent) -> None:
     if not best.problem.sigma_known and best.objective <= EXACT * size:
         raise ProblemError(
             f"The sum of squares at the best parameter values, {best.objective:.3g}, is 0 up to "
-            "rounding and does not determine the size of the errors. Give standard deviations: "
+            "rounding, so it does not determine the size of the errors. Give standard deviations: "
             "Experiment(sigma=...)."
         )
 

@@ -240,7 +240,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
     result   a result of `igpe.estimate`
     axes     matplotlib axes, one per quantity and one for the quantile plot; None: draw in a new
              figure
-    returns  the plot; the last axes show the quantile-quantile plot
+    returns  the plot; the last axes show the normal quantile plot
     """
     values, standard = standard_residuals(result.points, result.variance)
     points = result.points.assign(shown=values)

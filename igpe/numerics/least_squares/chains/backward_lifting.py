@@ -91,8 +91,8 @@ class BackwardLifting(Checked):
     iteration.
 
     tolerance, decrease, max_iterations  as for `GeneralisedGaussNewton`
-    renewed     number of iterations after which all derivatives and the Gauss-Newton curvature are
-                recomputed
+    renewed     number of iterations between two computations of all derivatives and the
+                Gauss-Newton curvature
     """
 
     tolerance: NotNegative = 1e-7
