@@ -163,9 +163,10 @@ class RouteSelection:
     proven  route for the nonlinear problems of the first candidate of step 3
     quick   route for the nonlinear problems of all other candidates of step 3
     factor  local optima whose objective is at most `factor` times the smallest objective also
-            become candidates; values above 10 are treated as 10. With two parameters and smoothed
-            slopes worth about twelve independent values, factor=2 corresponds to the 95 %
-            confidence region (Beale 1960: 1 + p / (n - p) F)
+            become candidates; values above 10 are treated as 10. If there are p = 2
+            parameters and the smoothed slopes contain about as much information as n = 12
+            independent values, factor=2 corresponds to the 95 % confidence region (Beale 1960:
+            1 + p / (n - p) F)
     most    maximum number of these additional candidates. igpe divides the objective of each
             optimum by the best objective of the same algebraic problem, and takes the optima with
             the smallest ratios

@@ -56,7 +56,8 @@ from igpe.uncertainty.adequacy import NOT_INTEGRATED, with_findings
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = (
-    "Because of the interruption, errors were not compared with the verdicts of igpe.check."
+    "Because of the interruption, igpe did not compare the standard errors with the verdicts of "
+    "igpe.check."
 )
 SEARCHED, CANDIDATE = "search for other optima", "another candidate from step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")

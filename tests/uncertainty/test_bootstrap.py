@@ -244,7 +244,7 @@ def few(count):
         (
             {"problem": few(4), "result": NEAR_LINE, "kind": ResidualBootstrap()},
             ProblemError,
-            r"at least 5 of them\. Columns with fewer residuals: \{'A': 4\}",
+            r"at least 5 residuals\. Columns with fewer residuals: \{'A': 4\}",
         ),
         ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "as many unknowns as"),
     ],

@@ -93,7 +93,7 @@ class IteratedSearch(Checked):
         """Return the best optimum found; `start` is an additional start (it may be empty).
 
         After Ctrl-C igpe returns the best point so far, with status INTERRUPTED. The trail contains
-        the distinct optima of the accurate searches, except the one returned, best first. `reached`
+        the other distinct optima of the accurate searches, in order of the objective. `reached`
         contains the final objectives of the low-accuracy searches, and then those of the accurate
         searches.
         profiles  ignored

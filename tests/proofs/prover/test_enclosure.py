@@ -14,6 +14,7 @@ import pytest
 from cases import Integrated, everything
 from pyomo import dae
 from repeated import statistical
+from trust.optima import sulfisoxazole
 from zoo import ZOO
 
 import igpe
@@ -156,6 +157,13 @@ def test_tubes_pass_a_fast_equilibrium() -> None:
     enclosure = BoxEnclosure(posed(expressions()))
     lower, upper = np.array([500.0, 0.8, 1.5]), np.array([2000.0, 1.0, 2.0])
     assert enclosure.coarse(lower, upper, 5.0) > 5.0
+
+
+def test_tubes_go_on_where_states_of_unknown_size_begin_wide() -> None:
+    """Both parts of a measured sum decay before its first measurement."""
+    enclosure = BoxEnclosure(posed(sulfisoxazole()))
+    lower, upper = np.array([0.0, 0.0, 50.0, 50.0]), np.full(4, 1000.0)
+    assert enclosure.coarse(lower, upper, 1e4) > 1e4
 
 
 @pytest.mark.slow

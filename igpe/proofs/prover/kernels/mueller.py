@@ -208,7 +208,7 @@ def stalls(now: float, h: float, first: float, slope: float) -> bool:
 
 
 MOST_STEPS = 3000
-WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is outputs
+WIDEST, EXPLODED = 8.0, 1e3  # of scales and first widths: if all, or one, are wider, it ends
 SHORTEST = 1e-12  # step, as a share of the way to the next stop; faster decays fall at once
 ROUGHER = 30.0  # are the last of the allowed steps than the first
 
@@ -335,7 +335,8 @@ def mueller(
         narrow_states(of.sums, of.held, now, -1)
         narrow_sums(of.sums, of.held, now)
         for i in range(n):
-            width = (now[i, 1] - now[i, 0]) / schedule.scale[i]
+            begun = tube.bounds[0, i, 1] - tube.bounds[0, i, 0]
+            width = (now[i, 1] - now[i, 0]) / (schedule.scale[i] + begun)
             if not (width < WIDEST):
                 wide += 1 if width < EXPLODED else n  # as many as there are: too wide to go on
         clock[0], clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
