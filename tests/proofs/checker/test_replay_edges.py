@@ -16,7 +16,7 @@ from igpe.proofs.checker import confirm
 from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.confirm import value_at
 from igpe.proofs.checker.experiments import replays
-from igpe.proofs.checker.rows import Boxes, BoxRows
+from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, _order
 
 TIMES = np.linspace(0.25, 2.0, 6)
 
@@ -219,3 +219,9 @@ def test_a_certificate_with_what_is_no_number_is_refused(name: str, bad: float) 
     tree[name] = [bad] if isinstance(tree[name], list) else bad
     with pytest.raises(igpe.errors.DataError, match="finite"):
         igpe.verify(tree, given)
+
+
+@pytest.mark.parametrize(("spread", "order"), [(2.0, 6), (0.3, 6), (1e-3, 9), (0.0, 12)])
+def test_narrow_boxes_take_higher_orders(spread: float, order: int) -> None:
+    center = np.array([3.0, 0.0])
+    assert _order(Effort(), center, np.array([3.0 * spread, 0.0])) == order

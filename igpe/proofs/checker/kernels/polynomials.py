@@ -94,7 +94,7 @@ def product(
     full = len(out)
     out[:] = 0.0
     for f in range(max(0, k - powers[1] + 1), min(k + 1, powers[0])):
-        g = k - f  # no views of rows: counting their references takes longer than the products
+        g = k - f
         f0, g0 = a[f, 0], b[g, 0]
         out[0] += f0 * g0
         for s in range(1, full):
