@@ -1,9 +1,10 @@
 """Proof of bounds over one box from the compiled enclosures.
 
 The parameters of a box are polynomials of delta in [-1, 1]. Most are linear in delta. Those in
-denominators are exponential where their range is positive: as functions of the logarithm, quotients
-like u / (k u + w) are sigmoid, and their series converge for ratios of the bounds up to exp(2 pi);
-as functions of k only up to where the denominator vanishes.
+denominators are exponential where their range is positive and wide: as functions of the logarithm,
+quotients like u / (k u + w) are sigmoid, and their series converge for ratios of the bounds up to
+exp(2 pi); as functions of k only up to where the denominator vanishes. Over narrow ranges both
+converge, and the exponential's own series would be an error more.
 """
 
 import math
