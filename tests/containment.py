@@ -5,9 +5,11 @@ True values are fractions where only + - * / are used, mpmath's where a function
 accurate integration where time is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import combinations_with_replacement
+from math import prod
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -145,7 +147,8 @@ def _of_expressions(seed: int, of: Evaluation, spread: float, start: float = 0.0
     """Expressions of two random polynomials whose constants are `start` and more."""
     rng, wrong, kernel = np.random.default_rng(seed), 0, K["polynomials"]
     n, order = int(rng.integers(1, 4)), int(rng.integers(1, 4 if not start else 6))
-    size = 1 + n + n * (n + 1) // 2 + 2
+    terms = kernel.Terms(n, bool(rng.random() < 0.5))
+    size = kernel.count_of_terms(terms) + 2
     c = rng.normal(size=(2, order + 1, size)) * spread / 3
     c[rng.random(c.shape) < 0.5] = 0
     if seed % 2:  # where all offsets are 1, what is left out adds up
@@ -155,7 +158,7 @@ def _of_expressions(seed: int, of: Evaluation, spread: float, start: float = 0.0
     x = ca.SX.sym("x", 2)
     tape = replay_tape([ca.SX.sym("t"), x, ca.SX.sym("p", n), ca.SX.sym("u", 0)],
                        ca.vertcat(*of(x[0], x[1])))  # fmt: skip
-    given = kernel.Leaves(c, np.zeros((n, 2)), np.zeros(2), np.zeros((0, 3)))
+    given = kernel.Leaves(c, np.zeros((n, 2)), np.zeros(2), np.zeros((0, 3)), terms)
     to = K["integration"].polynomials(tape, order, size)
     with np.errstate(all="ignore"), mpmath.workdps(40):
         for k in range(order + 1):
@@ -258,7 +261,7 @@ def of_bounds(seed: int) -> int:
     low = rng.normal(size=(n, count)) / 3
     high = low + rng.random((n, count)) * rng.choice([1e-8, 1e-3, 1.0])
     boxes = rows.Boxes.around(low, high)
-    size = 1 + n + n * (n + 1) // 2
+    size = len(rows.monomials(n, cubic=bool(rng.random() < 0.5)))
     c = rng.normal(size=(size, m, count)) / 3
     c[1:] *= rng.choice([0.03, 1.0])
     c[0] += rng.choice([0.0, 2.0])
@@ -315,7 +318,7 @@ def of_growth(seed: int) -> int:
             np.empty((n, n)),
             x,
             np.empty((n, 2)),
-            np.empty((4, 1)),
+            np.empty((5, 1)),
         )
         with np.errstate(all="ignore"):
             kernel.supersolution(tape, time, p, u, length, values, room)
@@ -384,7 +387,10 @@ def of_integration(seed: int, models: int = 1, inputs: int = 0, order: int = 6) 
     wrong = 0
     for k in range(models):
         experiment, true, low, high = random_experiment(1000 * seed + k, inputs)
-        wrong += residuals_outside(experiment, true, low, high, seed=k, order=order)[0]
+        for cubic in (False, True):
+            wrong += residuals_outside(
+                experiment, true, low, high, seed=k, order=order, cubic=cubic
+            )[0]
     return wrong
 
 
@@ -396,12 +402,13 @@ def residuals_outside(
     *,
     seed: int,
     order: int = 6,
+    cubic: bool = False,
 ) -> tuple[int, float]:
     """How many residuals at corners and random places lie outside, and the largest share of the
     remainder that was used (how sharp the check is); low, high (n_parameters, n_boxes)."""
     rng = np.random.default_rng(seed)
     boxes = rows.Boxes.around(low, high)
-    effort = rows.Effort(order=order)
+    effort = rows.Effort(order=order, cubic=cubic)
     found = rows.residuals(experiment, boxes, effort, np.inf, np.zeros(len(boxes)))
     wrong, most = 0, 0.0
     for _ in range(3):
@@ -567,18 +574,23 @@ def _place(n: int, rng: np.random.Generator) -> tuple[list[Fraction], list[Fract
 
 def _value(c: np.ndarray, delta: list[Fraction], z: list[Fraction], tau: Fraction) -> Fraction:
     """Of a polynomial (powers of tau, monomials)."""
-    n = len(delta)
-    monomials = [
-        Fraction(1),
-        *delta,
-        *(delta[i] * delta[j] for i in range(n) for j in range(i, n)),
-        *z,
-    ]
+    monomials = [*_monomials(delta, c.shape[1] - len(z)), *z]
     total = Fraction(0)
     for power, row in enumerate(c):
         for one, monomial in zip(row, monomials, strict=True):
             total += Fraction(one) * monomial * tau**power
     return total
+
+
+def _monomials(delta: Sequence[Any], size: int) -> list[Any]:
+    """All of degree 2 or, if there are more than these, 3 at one place."""
+    for degree in (2, 3):
+        found = [
+            prod(one) for d in range(degree + 1) for one in combinations_with_replacement(delta, d)
+        ]
+        if len(found) == size:
+            return found
+    raise AssertionError
 
 
 def _solved(matrix: list[list[Fraction]], w: list[Fraction]) -> list[Fraction]:
@@ -614,8 +626,7 @@ def _least_square(given: rows.BoxRows, boxes: rows.Boxes, k: int, p: list[Fracti
     """Least sum of squares that the residuals' remainders leave at p."""
     half = [Fraction(h) if h > 0 else Fraction(1) for h in boxes.half[:, k]]
     delta = [(v - Fraction(c)) / h for v, c, h in zip(p, boxes.center[:, k], half, strict=True)]
-    n, total = len(p), Fraction(0)
-    monomials = [Fraction(1), *delta, *(delta[i] * delta[j] for i in range(n) for j in range(i, n))]
+    monomials, total = _monomials(delta, len(given.c)), Fraction(0)
     for r in range(given.e.shape[0]):
         if np.isfinite(given.e[r, k]):
             value = sum(
@@ -627,8 +638,4 @@ def _least_square(given: rows.BoxRows, boxes: rows.Boxes, k: int, p: list[Fracti
 
 
 def _rows_at(c: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    n = len(delta)
-    value = c[0] + np.einsum("jr,j->r", c[1 : 1 + n], delta)
-    for k, (i, j) in enumerate(bound.pairs(n)):
-        value = value + c[1 + n + k] * delta[i] * delta[j]
-    return value
+    return np.asarray(np.array(_monomials(delta, len(c)), dtype=float) @ c)

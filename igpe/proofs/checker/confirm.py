@@ -5,13 +5,15 @@ residuals as polynomials. A part that they do not confirm is halved some times o
 polynomials; what is still left is hulled, and becomes a box of its own, halved where it did not
 shrink. So a proof may be as coarse as it likes: the checker finds the rest, at its own cost.
 
-On a part of a box the residuals are again r in c + g s + s't s +- e, |s_j| <= 1. Three bounds:
+On a part of a box the residuals are again r in c + g s + s't s + q(s) +- e, |s_j| <= 1, where q has
+degree 3, or is 0. Three bounds:
 
 (a) each residual alone, sum of min r^2;
 (b) for any u:  sum r^2 >= 2 u'r - |u|^2, where u'r is a polynomial whose curvature may cancel;
-(c) for any y, L:  sum (c + g s + s't s)^2 >= |c|^2 + 2 c'G s + s'(G'G + T) s + cubic terms
-    >= |c|^2 + 2 c'G s + (2 y'L's - |y|^2) + s'(G'G + T - L L')s + cubic terms; the squares of s't s
-    are >= 0 and left out. With L L' the convex part of the form it is as good as a Newton step.
+(c) for any y, L:  sum (c + g s + s't s + q)^2 >= |c|^2 + 2 c'G s + s'(G'G + T) s + higher terms
+    >= |c|^2 + 2 c'G s + (2 y'L's - |y|^2) + s'(G'G + T - L L')s + higher terms; the squares of
+    s't s + q are >= 0 and left out. With L L' the convex part of the form it is as good as a Newton
+    step.
 
 u, y and L are computed in plain floating point: any numbers do.
 """
@@ -19,7 +21,6 @@ u, y and L are computed in plain floating point: any numbers do.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,9 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
-from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, residuals
+from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, monomials, residuals
 
-PRECISE = Effort(order=12, growth=0.7, precision=1e-5, absolute=1e-16, most=20000)
+PRECISE = Effort(order=12, growth=0.7, precision=1e-5, absolute=1e-16, most=20000, cubic=False)
 
 
 def value_at(
@@ -62,21 +63,17 @@ def values_at(
 SWEEPS, SETTLED = 12, 1e-3  # of coordinate descent, and when it ends
 
 
-@lru_cache
-def pairs(n: int) -> tuple[tuple[int, int], ...]:
-    """i <= j in the order in which delta_i delta_j are kept."""
-    return tuple((i, j) for i in range(n) for j in range(i, n))
-
-
 class LocalRows(NamedTuple):
     """Residuals on a part of the box, see above.
 
     c  (n_rows, n);  g  (n_parameters, n_rows, n);  t  (n_pairs, n_rows, n);  e  (n_rows, n)
+    q  (n_triples or 0, n_rows, n)
     """
 
     c: FloatArray
     g: FloatArray
     t: FloatArray
+    q: FloatArray
     e: FloatArray
 
 
@@ -100,28 +97,47 @@ def least(
     return np.max([np.where(np.isfinite(f), f, 0.0) for f in bounds], axis=0), local
 
 
+def pairs(n: int) -> tuple[tuple[int, ...], ...]:
+    """i <= j in the order in which delta_i delta_j are kept."""
+    return monomials(n, cubic=False)[1 + n :]
+
+
+def triples(n: int) -> tuple[tuple[int, ...], ...]:
+    """i <= j <= l in the order in which delta_i delta_j delta_l are kept."""
+    return monomials(n, cubic=True)[len(monomials(n, cubic=False)) :]
+
+
 def _shifted(rows: BoxRows, m: FloatArray, w: FloatArray) -> LocalRows:
     """The residuals at delta = m + w s, |s| <= 1."""
-    n = len(m)
+    n, two = len(m), pairs(len(m))
     known = np.isfinite(rows.e) & np.isfinite(rows.c).all(axis=0)
     c0 = np.where(known, rows.c, 0.0)
-    c, g, t = c0[0].copy(), c0[1 : 1 + n].copy(), c0[1 + n :].copy()
+    first = 1 + n + len(two)
+    c, g, t, q = c0[0].copy(), c0[1 : 1 + n].copy(), c0[1 + n : first].copy(), c0[first:]
     for j in range(n):
-        c += c0[1 + j] * m[j]
-    for k, (i, j) in enumerate(pairs(n)):
+        c += g[j] * m[j]
+    for k, (i, j) in enumerate(two):
         c += t[k] * (m[i] * m[j])
         g[i] += t[k] * m[j]
         g[j] += t[k] * m[i]
-    t *= np.array([w[i] * w[j] for i, j in pairs(n)])[:, None]
+    if len(q):
+        place = {pair: k for k, pair in enumerate(two)}
+        for k, (i, j, h) in enumerate(triples(n)):
+            c += q[k] * (m[i] * m[j] * m[h])
+            for one, a, b in ((i, j, h), (j, i, h), (h, i, j)):
+                g[one] += q[k] * (m[a] * m[b])
+                t[place[a, b]] += q[k] * m[one]
+        q = q * np.array([w[i] * w[j] * w[h] for i, j, h in triples(n)])[:, None]
+    t *= np.array([w[i] * w[j] for i, j in two])[:, None]
     g *= w[:, None]
-    rounding = 8 * (4 + n + n * n) * UNIT * np.abs(c0).sum(axis=0)
-    return LocalRows(c, g, t, np.where(known, up(rows.e + rounding), np.inf))
+    rounding = 8 * (4 + n + n**2 + n**3) * UNIT * np.abs(c0).sum(axis=0)
+    return LocalRows(c, g, t, q, np.where(known, up(rows.e + rounding), np.inf))
 
 
 def _each(local: LocalRows) -> FloatArray:
     low = local.c - _peak(-local.g, -local.t)
     high = local.c + _peak(local.g, local.t)
-    slack = local.e + _slack(local)
+    slack = local.e + np.abs(local.q).sum(axis=0) + _slack(local)
     alone = np.maximum(np.maximum(low - slack, -high - slack), 0.0)
     return down(down(down(alone) ** 2).sum(axis=0))
 
@@ -137,19 +153,20 @@ def _multiplied(local: LocalRows, s: FloatArray) -> FloatArray:
         (u * local.c).sum(axis=0)[None],
         (u * local.g).sum(axis=1)[:, None],
         (u * local.t).sum(axis=1)[:, None],
+        (u * local.q).sum(axis=1)[:, None],
         up((np.abs(u) * (e + _slack(local, len(u)))).sum(axis=0))[None],
     )
-    value = sums.c - _peak(-sums.g, -sums.t) - sums.e - _slack(sums)
+    beyond = np.abs(sums.q).sum(axis=0) + sums.e + _slack(sums)
+    value = sums.c - _peak(-sums.g, -sums.t) - beyond
     norm = (u * u).sum(axis=0)
     return np.asarray((2 * value[0] - norm) - 4 * SLACK * (np.abs(value[0]) + norm))
 
 
 def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
     """(c); rows whose remainder is infinite or large are left out."""
-    n, c, g, t = len(local.g), local.c, local.g, local.t
-    size = np.abs(c) + np.abs(g).sum(axis=0) + np.abs(t).sum(axis=0)
+    n, size = len(local.g), _size(local)
     good = local.e < size
-    c, g, t, size = (np.where(good, part, 0.0) for part in (c, g, t, size))
+    c, g, t, q, size = (np.where(good, x, 0.0) for x in (local.c, local.g, local.t, local.q, size))
     e = np.where(good, local.e, 0.0)
     constant, linear = (c * c).sum(axis=0), 2 * (c * g).sum(axis=1)
     form = np.einsum("irb,jrb->ijb", g, g)
@@ -157,7 +174,7 @@ def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
         curved = (c * t[k]).sum(axis=0)
         form[i, j] += curved
         form[j, i] += curved
-    lost = 2 * (e * size).sum(axis=0) + _cubic(g, t)
+    lost = 2 * (e * size).sum(axis=0) + _higher(c, g, t, q)
     lost = lost + 8 * (len(c) + 20) * UNIT * (size * size).sum(axis=0)
     matrix = np.nan_to_num(form.transpose(2, 0, 1), nan=0.0, posinf=0.0, neginf=0.0)
     values, vectors = np.linalg.eigh(matrix)  # L L' is the part that is not negative, nearly
@@ -172,15 +189,20 @@ def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
     return np.asarray(constant - lost - SLACK * (lost + constant))
 
 
-def _cubic(g: FloatArray, t: FloatArray) -> FloatArray:
-    """Bound on 2 sum_r (g s)(s't s), which is summed over residuals before it is bounded."""
-    terms: dict[tuple[int, ...], FloatArray] = {}
-    for j in range(len(g)):
-        for k, pair in enumerate(pairs(len(g))):
+def _higher(c: FloatArray, g: FloatArray, t: FloatArray, q: FloatArray) -> FloatArray:
+    """Bound on 2 sum_r (g s)(s't s + q) + c q; degree 3 is summed before it is bounded."""
+    n, terms = len(g), dict[tuple[int, ...], FloatArray]()
+    for j in range(n):
+        for k, pair in enumerate(pairs(n)):
             key = tuple(sorted((j, *pair)))
             terms[key] = terms.get(key, 0.0) + 2 * (g[j] * t[k]).sum(axis=0)
-    sizes = (np.abs(g).sum(axis=0) * np.abs(t).sum(axis=0)).sum(axis=0)
-    return np.asarray(sum(np.abs(v) for v in terms.values()) + 8 * g.shape[1] * UNIT * sizes)
+    if len(q):
+        for k, key in enumerate(triples(n)):
+            terms[key] = terms[key] + 2 * (c * q[k]).sum(axis=0)
+    linear, cubic = np.abs(g).sum(axis=0), np.abs(q).sum(axis=0)
+    sizes = (linear * np.abs(t).sum(axis=0) + np.abs(c) * cubic).sum(axis=0)
+    fourth = 2 * up((linear * cubic).sum(axis=0))
+    return np.asarray(sum(np.abs(v) for v in terms.values()) + 8 * len(c) * UNIT * sizes + fourth)
 
 
 def _minimiser(local: LocalRows) -> FloatArray:
@@ -218,13 +240,19 @@ def _peak(g: FloatArray, t: FloatArray) -> FloatArray:
 
 def _slack(local: LocalRows, terms: int = 0) -> FloatArray:
     """Bound on the rounding of `_peak` and of sums over so many residuals."""
-    size = np.abs(local.c) + np.abs(local.g).sum(axis=0) + np.abs(local.t).sum(axis=0)
-    return np.asarray(2 * (terms + 8 * len(local.g) ** 2 + 8) * UNIT * size)
+    n = len(local.g)
+    return np.asarray(2 * (terms + 8 * n**2 + 8 + len(local.q)) * UNIT * _size(local))
+
+
+def _size(local: LocalRows) -> FloatArray:
+    """Sum of the sizes of all terms."""
+    parts = (np.abs(part).sum(axis=0) for part in (local.g, local.t, local.q))
+    return np.asarray(np.abs(local.c) + sum(parts))
 
 
 BATCH = 256  # boxes side by side
 CHUNK = 1024  # parts side by side
-HALVINGS = 6  # of a part on the same polynomials
+HALVINGS = 7  # of a part on the same polynomials
 MOST_PIECES = 48  # of one part that are left after a halving; more are given up
 STUCK = 0.7  # share of pieces that are left; with more it is given up as well
 PATIENCE = 2  # but not before so many halvings

@@ -2,6 +2,8 @@
 
 import time
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -9,6 +11,13 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import TINY, above
 from igpe.proofs.checker.kernels.integration import Pace, ReplayRows, integrate
+
+
+@lru_cache
+def monomials(n: int, *, cubic: bool) -> tuple[tuple[int, ...], ...]:
+    """(), (i,), (i, j) and (i, j, l) with i <= j <= l < n, in the order of their coefficients."""
+    degrees = range(4 if cubic else 3)
+    return tuple(m for d in degrees for m in combinations_with_replacement(range(n), d))
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,9 @@ class Boxes:
 
 @dataclass(frozen=True)
 class BoxRows:
-    """Residuals r of many boxes: r in c_0 + c_i delta_i + c_ij delta_i delta_j +- e.
+    """Residuals r of many boxes as polynomials of degree 2 or 3 in the offsets delta, +- e.
 
-    c  (1 + n + n (n + 1) / 2, n_rows, n_boxes)
+    c  (n_terms, n_rows, n_boxes) of 1, delta_i, delta_i delta_j and delta_i delta_j delta_l
     e  (n_rows, n_boxes), infinite where nothing is known
     sum     (n_boxes,) lower bound of the sum of their squares on the whole box
     spread  (n, n_boxes) how far each parameter moved the states at last; a hint
@@ -63,6 +72,7 @@ class Effort:
     precision  what a step may lose, relative to how much the box spreads the states
     absolute   and relative to the states themselves
     most       steps for a box, tried ones included
+    cubic      whether polynomials have degree 3, not 2; None: of at most `MOST_CUBIC` parameters
     end        `time.monotonic()` from which every box is given up
     """
 
@@ -71,10 +81,12 @@ class Effort:
     precision: float = 1e-4
     absolute: float = 1e-14
     most: int = 600
+    cubic: bool | None = None
     end: float = np.inf
 
 
 ORDERS = 4, 12  # the lowest and the highest
+MOST_CUBIC = 5  # of more parameters, terms of degree 3 take longer than they gain
 
 
 def residuals(
@@ -85,7 +97,8 @@ def residuals(
     known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
     """
     (n, count), program = boxes.center.shape, experiment.program
-    c = np.zeros((1 + n + n * (n + 1) // 2, len(program.value), count))
+    cubic = n <= MOST_CUBIC if effort.cubic is None else effort.cubic
+    c = np.zeros((len(monomials(n, cubic=cubic)), len(program.value), count))
     e, total, spread = np.full(c.shape[1:], np.inf), np.zeros(count), np.zeros((n, count))
     for k in range(count):
         if time.monotonic() >= effort.end:
@@ -93,7 +106,7 @@ def residuals(
         rows = ReplayRows(np.zeros(c.shape[:2]), np.full(c.shape[1], np.inf), np.zeros(n))
         center, half = boxes.center[:, k].copy(), boxes.half[:, k].copy()
         order = effort.order or _order(effort, center, half)
-        pace = Pace(order, effort.growth, effort.precision, effort.absolute, effort.most)
+        pace = Pace(order, effort.growth, effort.precision, effort.absolute, effort.most, cubic)
         total[k] = integrate(program, center, half, pace, float(cut - known[k]), rows)
         c[:, :, k], e[:, k], spread[:, k] = rows
     return BoxRows(c, e, total, spread)
@@ -111,7 +124,7 @@ def _order(effort: Effort, center: FloatArray, half: FloatArray) -> int:
 
 def load_kernels(experiment: Replay, unknowns: int) -> None:
     """Compile the kernels, or load them: that is not of the time given for a proof."""
-    none, pace = np.zeros(unknowns), Pace(1, 1.0, 1.0, 1.0, 0)
-    terms, rows = 1 + unknowns + unknowns * (unknowns + 1) // 2, len(experiment.program.value)
+    none, pace = np.zeros(unknowns), Pace(1, 1.0, 1.0, 1.0, 0, cubic=False)
+    terms, rows = len(monomials(unknowns, cubic=False)), len(experiment.program.value)
     room = ReplayRows(np.zeros((terms, rows)), np.full(rows, np.inf), np.zeros(unknowns))
     integrate(experiment.program, none, none, pace, -1.0, room)

@@ -100,7 +100,7 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
     "remainders of factors": (
         true.of_polynomials, range(10),
         ((POLYNOMIALS, "product_error",
-          lambda a, _, b, __, n, old=POLYNOMIALS.product_error: old(a, 0.0, b, 0.0, n)),),
+          lambda t, a, _, b, __, n, old=POLYNOMIALS.product_error: old(t, a, 0.0, b, 0.0, n)),),
     ),
     "what a quotient leaves out": (
         true.of_quotients, range(10),
@@ -119,7 +119,12 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
     "rounding of directions": (
         true.of_transport, range(40), ((DIRECTIONS, "UNIT", 0.0), (DIRECTIONS, "up", same))
     ),
-    "cubic terms": (true.of_bounds, range(60), ((confirm, "_cubic", times(0.0, confirm._cubic)),)),
+    "terms of degree 3 and 4": (
+        true.of_bounds, range(60), ((confirm, "_higher", times(0.0, confirm._higher)),)
+    ),
+    "products of linear and quadratic terms": (
+        true.of_polynomials, range(10), ((POLYNOMIALS, "add_cubic", lambda *given: None),)
+    ),
     "ranges without curvature": (
         true.of_bounds, range(60), ((confirm, "_peak", lambda g, t: np.abs(g).sum(axis=0)),)
     ),

@@ -23,7 +23,9 @@ from igpe.proofs.checker.kernels.levels import coarse_step
 from igpe.proofs.checker.kernels.polynomials import (
     Leaves,
     Polynomials,
+    Terms,
     bound,
+    count_of_terms,
     extend,
     measure,
     span,
@@ -72,10 +74,11 @@ class Pace(NamedTuple):
     precision: float
     absolute: float
     most: int
+    cubic: bool
 
 
 class ReplayRows(NamedTuple):
-    """Residuals of one box, r in c_0 + c_i delta_i + c_ij delta_i delta_j +- e.
+    """Residuals of one box: polynomials in delta +- e.
 
     c  (n_terms, n_rows);  e (n_rows,);  spread (n,) how far parameters moved the states at last
     """
@@ -119,7 +122,7 @@ def polynomials(tape: ReplayTape, order: int, size: int) -> Polynomials:
     """Room for those of a tape."""
     n = len(tape.op)
     c = np.zeros((n, order + 1, size))
-    return Polynomials(c, np.zeros(n), np.zeros((n, 4, order + 1)))
+    return Polynomials(c, np.zeros(n), np.zeros((n, 5, order + 1)))
 
 
 @kernel
@@ -164,38 +167,38 @@ def start_of(
 @kernel
 def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: ReplayRows) -> float:
     """Residuals at time k into rows; a lower bound of their sum of squares."""
-    tape, z, norms = program.measured, len(rows.c), np.empty((4, 1))
+    tape, z, norms = program.measured, len(rows.c), np.empty((5, 1))
     extend(tape, given, 0, to)
     bound(tape, given, to)
     squares = 0.0
     for i in range(program.first[k], program.first[k + 1]):
-        at, sigma, n = tape.results[program.column[i]], program.sigma[i], len(given.p)
+        at, sigma = tape.results[program.column[i]], program.sigma[i]
         r, e = to.c[at].copy(), to.e[at]
         r[0, 0] -= program.value[i]
-        measure(n, r, norms)
+        measure(given.terms, r, norms)
         e = up(e + UNIT * norms.sum())
         if sigma != 1:
             factor = abs(1 / sigma)
             e = up(factor * (e + 3 * UNIT * (norms.sum() + e)) + 1e-290)
             r *= 1 / sigma
-            measure(n, r, norms)
+            measure(given.terms, r, norms)
         low, high = span(norms, r, e)
         least = max(low, -high, 0.0)
         squares = down(squares + down(min(least, MOST) ** 2))
         rows.c[:, i] = r[0, :z]
-        e = up(e + norms[3, 0])
+        e = up(e + norms[4, 0])
         rows.e[i] = np.inf if np.isnan(e) else e
     return squares
 
 
 @kernel
-def scale_of(n: int, room: Room, pace: Pace, growth: float) -> float:
+def scale_of(z: int, room: Room, pace: Pace, growth: float) -> float:
     """How much longer the next step may be; below `TOO_LONG` this one was too long."""
     x, by_time, largest = room.x, np.inf, 0.0
     for i in range(len(x)):
         largest = max(largest, np.abs(x[i, 0]).sum())
     for i in range(len(x)):
-        spread = np.abs(x[i, 0, 1 : 1 + n + n * (n + 1) // 2]).sum()
+        spread = np.abs(x[i, 0, 1:z]).sum()
         size = max(np.abs(x[i, 0]).sum(), 1e-3 * largest)
         allowed = pace.precision * spread + pace.absolute * size
         # a state at rest at 0 has neither a size nor a late term: it allows any step
@@ -213,7 +216,8 @@ def integrate(
     Where that exceeds `cut` the integration stops, and rows that are left out stay as they are.
     """
     tape, n, states = program.slopes, len(center), len(program.start.results)
-    z, last = 1 + n + n * (n + 1) // 2, len(program.times) - 1
+    terms = Terms(n, pace.cubic)
+    z, last = count_of_terms(terms), len(program.times) - 1
     size = z + states
     p, box = np.empty((n, 2)), np.empty((n, 2))
     p[:, 0], p[:, 1] = center, half
@@ -225,12 +229,12 @@ def integrate(
     room = Room(
         np.zeros((states, pace.order + 2, size)), np.empty(states), np.zeros((states, many)),
         np.zeros(states), np.empty(states), np.empty(states), np.empty((states, states)),
-        np.empty((states, 2)), np.empty((states, 2)), np.empty((4, pace.order + 1)),
+        np.empty((states, 2)), np.empty((states, 2)), np.empty((5, pace.order + 1)),
     )  # fmt: skip
     to, values = polynomials(tape, pace.order, size), values_of(tape, states)
     told = polynomials(program.measured, 0, size)
     clock = np.array([program.t0, 0.0])
-    now, ahead = Leaves(x, p, clock, u), Leaves(room.x, p, clock, u)
+    now, ahead = Leaves(x, p, clock, u, terms), Leaves(room.x, p, clock, u, terms)
     r, a = np.zeros(states), np.zeros((states, count_of(states)))
     alive, total, vague = start_of(program, now, z, x, r, a), 0.0, False
     t, k, tried = program.t0, 0, 0
@@ -258,7 +262,7 @@ def integrate(
         ranges_of_inputs(program, k, (t, add(t, t, 0.0, lengths(clock[1])[1])[1]), ranges)
         room.x[:, 0] = x[:, 0]
         growth = validated_step(tape, ahead, box, ranges, to, values, room)
-        scale = scale_of(n, room, pace, growth)
+        scale = scale_of(z, room, pace, growth)
         wanted = clock[1] * min(max(0.9 * scale, 0.3), 2.0)
         tried += 1
         fresh[:, 0] = room.x[:, 0]

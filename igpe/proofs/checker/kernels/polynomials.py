@@ -1,12 +1,14 @@
 """Truncated polynomials with a rigorous remainder (Taylor models), for one box.
 
     f(delta, z, tau)  in  sum_k tau^k (c_k0 + sum_i c_ki delta_i + sum_ij c_kij delta_i delta_j
+                                       + sum_ijl c_kijl delta_i delta_j delta_l
                                        + sum_l c_kl z_l)  +- e
 
 for all delta, z in [-1, 1] and tau in [0, 1]. delta are the parameters' offsets in their box, z the
-coordinates in which the error of a state is carried along, tau the time in one step. What a product
-has beyond degree 2 in delta, degree 1 in z (without delta) and the order in tau is bounded by sums
-of absolute values and goes into e, and so does every rounding.
+coordinates in which the error of a state is carried along, tau the time in one step. Degree 3 in
+delta is kept or not (`Terms`). What a product has beyond the degree in delta, degree 1 in z
+(without delta) and the order in tau is bounded by sums of absolute values and goes into e, and so
+does every rounding.
 
 Coefficients of tau^k are computed for one k after the other, since those of a solution follow from
 those of its slope (`extend`). Whatever they came out as, `bound` then encloses the error.
@@ -53,15 +55,40 @@ from igpe.proofs.checker.kernels.tape import (
 )
 from igpe.proofs.compiled import kernel
 
-MOST = 4  # products that a coefficient of one power of tau is the sum of: a_0 b_ij and three more
+MOST, MOST_CUBIC = 4, 8  # products that one coefficient sums up: a_0 b_ij and three more; a_0 b_ijl
+
+
+class Terms(NamedTuple):
+    """Which monomials in delta are kept.
+
+    n      parameters
+    cubic  whether those of degree 3 are kept as well as those of degrees 0, 1 and 2
+    """
+
+    n: int
+    cubic: bool
+
+
+@kernel
+def count_of_terms(terms: Terms) -> int:
+    """How many monomials in delta there are."""
+    n = terms.n
+    return int(quadratic_end(n) + (n * (n + 1) * (n + 2) // 6 if terms.cubic else 0))
+
+
+@kernel
+def quadratic_end(n: int) -> int:
+    """How many monomials in n offsets have a degree of at most 2."""
+    return 1 + n + n * (n + 1) // 2
 
 
 class Polynomials(NamedTuple):
     """Polynomials of all operations of a tape.
 
-    c      (n, order + 1, size) coefficients: 1, delta, delta_i delta_j (i <= j), z
+    c      (n, order + 1, size) coefficients: 1, delta, delta_i delta_j (i <= j),
+           delta_i delta_j delta_l (i <= j <= l) if they are kept, z
     e      (n,) remainders >= 0
-    norms  (n, 4, order + 1) sums of absolute coefficients: constant, delta, delta delta, z
+    norms  (n, 5, order + 1) sums of absolute coefficients: of degrees 0 to 3 in delta, and of z
     """
 
     c: FloatArray
@@ -75,57 +102,89 @@ class Leaves(NamedTuple):
     x     (n_states, order + 1, size) without remainders;  p  (n_parameters, 2) center and half
     time  (2,) t and h, known up to two units of rounding
     u     (n_inputs, 3) value at t, its change during the step, remainder
+    terms  which monomials are kept
     """
 
     x: FloatArray
     p: FloatArray
     time: FloatArray
     u: FloatArray
+    terms: Terms
 
 
 @kernel
 def product(
-    n: int, k: int, a: FloatArray, b: FloatArray, powers: tuple[int, int], out: FloatArray
+    terms: Terms, k: int, a: FloatArray, b: FloatArray, powers: tuple[int, int], out: FloatArray
 ) -> None:
-    """What is kept of the coefficient of tau^k of a product, for n parameters, into out (size,).
+    """What is kept of the coefficient of tau^k of a product, into out (size,).
 
     powers  of tau that the factors have: further coefficients of theirs are 0
     """
-    full = len(out)
     out[:] = 0.0
     for f in range(max(0, k - powers[1] + 1), min(k + 1, powers[0])):
         g = k - f
         f0, g0 = a[f, 0], b[g, 0]
         out[0] += f0 * g0
-        for s in range(1, full):
+        for s in range(1, len(out)):
             out[s] += f0 * b[g, s] + a[f, s] * g0
-        s = 1 + n
-        for j in range(1, n + 1):
-            fj, gj = a[f, j], b[g, j]
-            if fj == 0 and gj == 0:  # as of parameters and of numbers: most are
-                s += n - j + 1
-                continue
-            out[s] += fj * gj
+        add_quadratic(terms.n, a, f, b, g, out)
+        if terms.cubic:
+            add_cubic(terms.n, a, f, b, g, out)
+
+
+@kernel
+def add_quadratic(n: int, a: FloatArray, f: int, b: FloatArray, g: int, out: FloatArray) -> None:
+    """Add the products of linear terms of a[f] and b[g] to out (size,)."""
+    s = 1 + n
+    for j in range(1, n + 1):
+        fj, gj = a[f, j], b[g, j]
+        if fj == 0 and gj == 0:  # as of parameters and of numbers: most are
+            s += n - j + 1
+            continue
+        out[s] += fj * gj
+        s += 1
+        for i in range(j + 1, n + 1):
+            out[s] += fj * b[g, i] + a[f, i] * gj
             s += 1
-            for i in range(j + 1, n + 1):
-                out[s] += fj * b[g, i] + a[f, i] * gj
+
+
+@kernel
+def add_cubic(n: int, a: FloatArray, f: int, b: FloatArray, g: int, out: FloatArray) -> None:
+    """Add the products of linear and quadratic terms of a[f] and b[g] to out (size,)."""
+    is_constant = True
+    for j in range(1, n + 1):
+        is_constant = is_constant and a[f, j] == 0 and b[g, j] == 0
+    if is_constant:
+        return
+    s, ij = quadratic_end(n), n
+    for i in range(1, n + 1):
+        jl = ij
+        for j in range(i, n + 1):
+            ij += 1
+            il = ij - 1
+            for m in range(j, n + 1):
+                jl, il = jl + 1, il + 1
+                both = a[f, i] * b[g, jl] + a[f, jl] * b[g, i]
+                if j != i:
+                    both += a[f, j] * b[g, il] + a[f, il] * b[g, j]
+                if m != j:
+                    both += a[f, m] * b[g, ij] + a[f, ij] * b[g, m]
+                out[s] += both
                 s += 1
 
 
 @kernel
-def measure(n: int, c: FloatArray, norms: FloatArray) -> None:
-    """Sums of absolute coefficients (4, m) of c (m, size)."""
-    quadratic, errors = 1 + n, 1 + n + n * (n + 1) // 2
+def measure(terms: Terms, c: FloatArray, norms: FloatArray) -> None:
+    """Sums of absolute coefficients (5, m) of c (m, size)."""
+    ends = 1, 1 + terms.n, quadratic_end(terms.n), count_of_terms(terms), c.shape[1]
     for k in range(len(c)):
-        one = linear = curved = late = 0.0
-        one = abs(c[k, 0])
-        for s in range(1, quadratic):
-            linear += abs(c[k, s])
-        for s in range(quadratic, errors):
-            curved += abs(c[k, s])
-        for s in range(errors, c.shape[1]):
-            late += abs(c[k, s])
-        norms[0, k], norms[1, k], norms[2, k], norms[3, k] = one, linear, curved, late
+        s = 0
+        for degree in range(5):
+            found = 0.0
+            while s < ends[degree]:
+                found += abs(c[k, s])
+                s += 1
+            norms[degree, k] = found
 
 
 @kernel
@@ -135,42 +194,41 @@ def total(norms: FloatArray) -> float:
 
 
 @kernel
-def product_error(a: FloatArray, ae: float, b: FloatArray, be: float, length: int) -> float:
-    """Remainder of a product, from the norms (4, m) and remainders of its factors.
+def product_error(
+    terms: Terms, a: FloatArray, ae: float, b: FloatArray, be: float, length: int
+) -> float:
+    """Remainder of a product, from the norms (5, m) and remainders of its factors.
 
     length  how many powers of tau the shorter factor has
     """
-    (a0, a1, a2), (b0, b1, b2) = sizes_of(a), sizes_of(b)
-    full_a, full_b, constant = a0 + a1 + a2, b0 + b1 + b2, a0 * b0
-    products = constant + MOST * (1 + SLACK) * full_a * full_b - MOST * constant
+    full_a, full_b = total(a), total(b)
+    constant = a[0].sum() * b[0].sum()
+    most = MOST_CUBIC if terms.cubic else MOST
+    products = constant + most * (1 + SLACK) * full_a * full_b - most * constant
     rounding = (length + 1) * UNIT * products
-    return up(ae * full_b + be * full_a + ae * be + left_out(a, b) + rounding)
+    return up(ae * full_b + be * full_a + ae * be + left_out(terms, a, b) + rounding)
 
 
 @kernel
-def sizes_of(norms: FloatArray) -> tuple[float, float, float]:
-    """Sums of absolute coefficients over all times: constant, linear, and the others."""
-    constant = linear = others = 0.0
-    for i in range(norms.shape[1]):
-        constant += norms[0, i]
-        linear += norms[1, i]
-        others += norms[2, i] + norms[3, i]
-    return constant, linear, others
+def left_out(terms: Terms, a: FloatArray, b: FloatArray) -> float:
+    """Bound on what a product does not keep, from the norms (5, m) of its factors.
 
-
-@kernel
-def left_out(a: FloatArray, b: FloatArray) -> float:
-    """Bound on what a product does not keep, from the norms (4, m) of its factors."""
-    m = a.shape[1]
-    (_, a1, a2), (_, b1, b2) = sizes_of(a), sizes_of(b)
-    e = a1 * b2 + a2 * (b1 + b2)
-    late0 = late1 = late2 = 0.0
+    z and the highest degree in delta are alike: their products with delta are left out.
+    """
+    m, top, two = a.shape[1], 3 if terms.cubic else 2, 1.0 if terms.cubic else 0.0
+    a1 = a2 = a3 = b1 = b2 = b3 = 0.0
+    for i in range(m):
+        a1, a2, a3 = a1 + a[1, i], a2 + two * a[2, i], a3 + a[top, i] + a[4, i]
+        b1, b2, b3 = b1 + b[1, i], b2 + two * b[2, i], b3 + b[top, i] + b[4, i]
+    e = a1 * b3 + a2 * (b2 + b3) + a3 * (b1 + b2 + b3)
+    late0 = late1 = late2 = late3 = 0.0
     for i in range(1, m):  # of the other factor what leads, with tau^i, beyond the order
         late0 += b[0, m - i]
         late1 += b[1, m - i]
-        late2 += b[2, m - i] + b[3, m - i]
-        e += a[0, i] * (late0 + late1 + late2) + (a[2, i] + a[3, i]) * late0
-        e += a[1, i] * (late0 + late1)
+        late2 += two * b[2, m - i]
+        late3 += b[top, m - i] + b[4, m - i]
+        e += a[0, i] * (late0 + late1 + late2 + late3) + a[1, i] * (late0 + late1 + late2)
+        e += two * a[2, i] * (late0 + late1) + (a[top, i] + a[4, i]) * late0
     return float(e)
 
 
@@ -186,16 +244,16 @@ def span(norms: FloatArray, c: FloatArray, e: float) -> Pair:
 @kernel
 def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
     """Coefficients of tau^k of all operations, those of lower powers being known."""
-    n, c = len(given.p), to.c
+    terms, c = given.terms, to.c
     for i in range(len(tape.op)):
         op, a, b = tape.op[i], tape.a[i], tape.b[i]
         own = c[i, k]
         if k >= tape.length[i]:
             own[:] = 0.0
         elif op == MUL:
-            product(n, k, c[a], c[b], (tape.length[a], tape.length[b]), own)
+            product(terms, k, c[a], c[b], (tape.length[a], tape.length[b]), own)
         elif op == DIV:
-            _extend_quotient(tape, i, n, k, c)
+            _extend_quotient(tape, i, terms, k, c)
         elif op == ADD:
             own[:] = c[a, k] + c[b, k]
         elif op == SUB:
@@ -203,13 +261,13 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
         elif op == NEG:
             own[:] = -c[a, k]
         elif op == SQUARE:
-            product(n, k, c[a], c[a], (tape.length[a], tape.length[a]), own)
+            product(terms, k, c[a], c[a], (tape.length[a], tape.length[a]), own)
         elif op == STATE:
             own[:] = given.x[a, k]
         elif op == POWER:
             _extend_power(tape, i, k, to)
         elif op >= FUNCTION:
-            compose(n, op - FUNCTION, c[a, : k + 1], c.shape[1] - 1, own)
+            compose(terms, op - FUNCTION, c[a, : k + 1], c.shape[1] - 1, own)
         else:
             own[:] = 0.0
             if op == CONST:
@@ -223,21 +281,22 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
 
 
 @kernel
-def _extend_quotient(tape: ReplayTape, i: int, n: int, k: int, c: FloatArray) -> None:
+def _extend_quotient(tape: ReplayTape, i: int, terms: Terms, k: int, c: FloatArray) -> None:
     """Coefficient of tau^k of a quotient q = a / b, from (q b)_k = a_k, degree by degree."""
-    a, b, own, product_of_lower = tape.a[i], tape.b[i], c[i, k], np.empty(c.shape[2])
+    a, b, own, lower = tape.a[i], tape.b[i], c[i, k], np.empty(c.shape[2])
     own[:] = 0.0
-    product(n, k, c[i], c[b], (tape.length[i], tape.length[b]), product_of_lower)
-    first = c[b, 0]
+    product(terms, k, c[i], c[b], (tape.length[i], tape.length[b]), lower)
+    first, linear, quadratic = c[b, 0], 1 + terms.n, quadratic_end(terms.n)
     for s in range(len(own)):
-        own[s] = (c[a, k, s] - product_of_lower[s] - own[0] * first[s]) / first[0]
-    s = 1 + n
-    for j in range(1, n + 1):
-        own[s] -= own[j] * first[j] / first[0]
-        s += 1
-        for i2 in range(j + 1, n + 1):
-            own[s] -= (own[j] * first[i2] + own[i2] * first[j]) / first[0]
-            s += 1
+        own[s] = (c[a, k, s] - lower[s] - own[0] * first[s]) / first[0]
+    lower[:] = 0.0
+    add_quadratic(terms.n, c[i], k, c[b], 0, lower)
+    for s in range(linear, quadratic):
+        own[s] -= lower[s] / first[0]
+    if terms.cubic:
+        add_cubic(terms.n, c[i], k, c[b], 0, lower)
+        for s in range(quadratic, count_of_terms(terms)):
+            own[s] -= lower[s] / first[0]
 
 
 @kernel
@@ -264,17 +323,17 @@ def _seems(c: FloatArray) -> Pair:
 
 
 @kernel
-def compose(n: int, kind: int, c: FloatArray, order: int, out: FloatArray) -> None:
+def compose(terms: Terms, kind: int, c: FloatArray, order: int, out: FloatArray) -> None:
     """Coefficient of the highest power of tau of a function of c (k + 1, size), by Horner."""
-    terms = max(order, 2)
-    known = np.empty((terms + 1, 2))
-    series(kind, c[0, 0], c[0, 0], terms, known)
+    last = max(order, 3 if terms.cubic else 2)
+    known = np.empty((last + 1, 2))
+    series(kind, c[0, 0], c[0, 0], last, known)
     result, other, rest = np.zeros(c.shape), np.empty(c.shape), c.copy()
     rest[0, 0] = 0.0
-    result[0, 0] = middle(known[terms, 0], known[terms, 1])
-    for j in range(terms - 1, -1, -1):
+    result[0, 0] = middle(known[last, 0], known[last, 1])
+    for j in range(last - 1, -1, -1):
         for k in range(len(c)):
-            product(n, k, result, rest, (len(c), len(c)), other[k])
+            product(terms, k, result, rest, (len(c), len(c)), other[k])
         other[0, 0] += middle(known[j, 0], known[j, 1])
         result, other = other, result
     out[:] = result[-1]
@@ -282,32 +341,31 @@ def compose(n: int, kind: int, c: FloatArray, order: int, out: FloatArray) -> No
 
 @kernel
 def compose_error(
-    n: int, kind: int, c: FloatArray, norms: FloatArray, e: float, own: FloatArray
+    terms: Terms, kind: int, c: FloatArray, norms: FloatArray, e: float, own: FloatArray
 ) -> float:
     """How far `own` (order + 1, size) is from a function of c +- e: Lagrange's remainder."""
-    order = len(c) - 1
-    terms = max(order, 2)
-    known, last = np.empty((terms + 1, 2)), np.empty((terms + 2, 2))
-    series(kind, c[0, 0], c[0, 0], terms, known)
+    last = max(len(c) - 1, 3 if terms.cubic else 2)
+    known, beyond = np.empty((last + 1, 2)), np.empty((last + 2, 2))
+    series(kind, c[0, 0], c[0, 0], last, known)
     low, high = span(norms, c, e)
-    series(kind, low, high, terms + 1, last)
+    series(kind, low, high, last + 1, beyond)
     result, other, rest = np.zeros(c.shape), np.empty(c.shape), c.copy()
     rest[0, 0] = 0.0
     rest_norms, result_norms = norms.copy(), np.empty(norms.shape)
     rest_norms[0, 0] = 0.0
-    lost = radius(known[terms, 0], known[terms, 1])
-    result[0, 0] = middle(known[terms, 0], known[terms, 1])
-    for j in range(terms - 1, -1, -1):
-        measure(n, result, result_norms)
-        lost = product_error(result_norms, lost, rest_norms, e, len(c))
+    lost = radius(known[last, 0], known[last, 1])
+    result[0, 0] = middle(known[last, 0], known[last, 1])
+    for j in range(last - 1, -1, -1):
+        measure(terms, result, result_norms)
+        lost = product_error(terms, result_norms, lost, rest_norms, e, len(c))
         for k in range(len(c)):
-            product(n, k, result, rest, (len(c), len(c)), other[k])
+            product(terms, k, result, rest, (len(c), len(c)), other[k])
         other[0, 0] += middle(known[j, 0], known[j, 1])
         lost = up(lost + radius(known[j, 0], known[j, 1]) + UNIT * abs(other[0, 0]))
         result, other = other, result
     apart = up(np.abs(result - own).sum())
     far = up(up(total(rest_norms)) + e)
-    lagrange = up(size(last[terms + 1, 0], last[terms + 1, 1]) * far ** (terms + 1) * (1 + 1e-12))
+    lagrange = up(size(beyond[last + 1, 0], beyond[last + 1, 1]) * far ** (last + 1) * (1 + 1e-12))
     found = up(lost + apart + lagrange)
     return np.inf if np.isnan(found) else found
 
@@ -315,24 +373,24 @@ def compose_error(
 @kernel
 def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
     """Remainders of all operations, whose coefficients are known."""
-    n, c, e, norms = len(given.p), to.c, to.e, to.norms
+    terms, c, e, norms = given.terms, to.c, to.e, to.norms
     for i in range(len(tape.op)):
         op, a, b = tape.op[i], tape.a[i], tape.b[i]
-        measure(n, c[i], norms[i])
+        measure(terms, c[i], norms[i])
         if op in (ADD, SUB):
             e[i] = up(e[a] + e[b] + UNIT * total(norms[i]))
         elif op in (MUL, SQUARE):
             other = a if op == SQUARE else b
             length = min(tape.length[a], tape.length[other], c.shape[1])
-            e[i] = product_error(norms[a], e[a], norms[other], e[other], length)
+            e[i] = product_error(terms, norms[a], e[a], norms[other], e[other], length)
         elif op == DIV:
-            e[i] = _quotient_error(tape, i, n, to)
+            e[i] = _quotient_error(tape, i, terms, to)
         elif op == NEG:
             e[i] = e[a]
         elif op == POWER:
             e[i] = _power_error(tape, i, to)
         elif op >= FUNCTION:
-            e[i] = compose_error(n, op - FUNCTION, c[a], norms[a], e[a], c[i])
+            e[i] = compose_error(terms, op - FUNCTION, c[a], norms[a], e[a], c[i])
         elif op == TIME:
             e[i] = up(4 * UNIT * abs(given.time[1]))
         elif op == INPUT:
@@ -344,7 +402,7 @@ def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
 
 
 @kernel
-def _quotient_error(tape: ReplayTape, i: int, n: int, to: Polynomials) -> float:
+def _quotient_error(tape: ReplayTape, i: int, terms: Terms, to: Polynomials) -> float:
     """|a / b - q| = |a - q b| / |b|, for whatever polynomial q is."""
     a, b, c, norms = tape.a[i], tape.b[i], to.c, to.norms
     low, high = span(norms[b], c[b], to.e[b])
@@ -353,10 +411,10 @@ def _quotient_error(tape: ReplayTape, i: int, n: int, to: Polynomials) -> float:
         return np.inf
     powers, kept, apart = (tape.length[i], tape.length[b]), np.empty(c.shape[2]), 0.0
     for k in range(c.shape[1]):
-        product(n, k, c[i], c[b], powers, kept)
+        product(terms, k, c[i], c[b], powers, kept)
         apart = up(apart + np.abs(c[a, k] - kept).sum())
     length = min(powers[0], powers[1], c.shape[1])
-    lost = product_error(norms[i], 0.0, norms[b], to.e[b], length)
+    lost = product_error(terms, norms[i], 0.0, norms[b], to.e[b], length)
     return up(up(up(apart + lost) + to.e[a]) / least)
 
 

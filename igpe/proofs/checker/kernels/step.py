@@ -47,7 +47,7 @@ class Room(NamedTuple):
     late    (n_states,) size of the highest power of tau in X
     d, v    (n_states,) as above;  m (n_states, n_states)
     ranges  (n_states, 2) of X;  tube (n_states, 2)
-    norms   (4, order + 1) of one polynomial
+    norms   (5, order + 1) of one polynomial
     """
 
     x: FloatArray
@@ -82,7 +82,7 @@ def validated_step(
 
     p, u  (n, 2) ranges of parameters, and of inputs during the step
     """
-    x, n, t, h = room.x, len(given.p), given.time[0], given.time[1]
+    x, t, h = room.x, given.time[0], given.time[1]
     states, order = len(x), x.shape[1] - 2
     for k in range(order + 1):
         extend(tape, given, k, to)
@@ -93,7 +93,7 @@ def validated_step(
     bound(tape, given, to)
     for i in range(states):
         guess = x[i, : order + 1]
-        measure(n, guess, room.norms)
+        measure(given.terms, guess, room.norms)
         room.ranges[i] = span(room.norms, guess, 0.0)
         room.late[i] = room.norms[:, order].sum()
         at = tape.results[i]
