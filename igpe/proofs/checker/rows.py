@@ -86,6 +86,7 @@ class Effort:
 
 
 ORDERS = 4, 12  # the lowest and the highest
+MANY = 8  # terms for each state from which products take most of the time
 MOST_CUBIC = 5  # of more parameters, terms of degree 3 take longer than they gain
 
 
@@ -99,27 +100,33 @@ def residuals(
     (n, count), program = boxes.center.shape, experiment.program
     cubic = n <= MOST_CUBIC if effort.cubic is None else effort.cubic
     c = np.zeros((len(monomials(n, cubic=cubic)), len(program.value), count))
+    many_terms = len(c) >= MANY * len(program.start.results)
     e, total, spread = np.full(c.shape[1:], np.inf), np.zeros(count), np.zeros((n, count))
     for k in range(count):
         if time.monotonic() >= effort.end:
             break
         rows = ReplayRows(np.zeros(c.shape[:2]), np.full(c.shape[1], np.inf), np.zeros(n))
         center, half = boxes.center[:, k].copy(), boxes.half[:, k].copy()
-        order = effort.order or _order(effort, center, half)
+        order = effort.order or _order(effort, center, half, many_terms=many_terms)
         pace = Pace(order, effort.growth, effort.precision, effort.absolute, effort.most, cubic)
         total[k] = integrate(program, center, half, pace, float(cut - known[k]), rows)
         c[:, :, k], e[:, k], spread[:, k] = rows
     return BoxRows(c, e, total, spread)
 
 
-def _order(effort: Effort, center: FloatArray, half: FloatArray) -> int:
+def _order(effort: Effort, center: FloatArray, half: FloatArray, *, many_terms: bool) -> int:
     """Order 1 - log(e) / 2 takes the least time for an error e (Jorba & Zou, Exp. Math. 14, 2005).
 
-    Of states that a box spreads as it does its parameters, relative to their size.
+    Of states that a box spreads as it does its parameters, relative to their size. Where there are
+    so many terms that products take most of a step's time, a lower order is faster for large errors
+    (measured: the line is fitted to seven models).
     """
     spread = np.max(half / np.where(center != 0, np.abs(center), half + TINY), initial=0.0)
-    wanted = effort.precision * min(spread, 1.0) + effort.absolute
-    return int(np.clip(np.rint(1 - np.log(wanted) / 2), *ORDERS))
+    digits = -np.log(effort.precision * min(spread, 1.0) + effort.absolute)
+    order = 1 + 0.5 * digits
+    if many_terms:
+        order = min(order, 0.75 * digits - 3.8)
+    return int(np.clip(np.rint(order), *ORDERS))
 
 
 def load_kernels(experiment: Replay, unknowns: int) -> None:

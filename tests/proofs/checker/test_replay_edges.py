@@ -221,7 +221,10 @@ def test_a_certificate_with_what_is_no_number_is_refused(name: str, bad: float) 
         igpe.verify(tree, given)
 
 
-@pytest.mark.parametrize(("spread", "order"), [(2.0, 6), (0.3, 6), (1e-3, 9), (0.0, 12)])
-def test_narrow_boxes_take_higher_orders(spread: float, order: int) -> None:
-    center = np.array([3.0, 0.0])
-    assert _order(Effort(), center, np.array([3.0 * spread, 0.0])) == order
+@pytest.mark.parametrize(
+    ("spread", "order", "of_many"), [(2.0, 6, 4), (0.3, 6, 4), (1e-3, 9, 8), (0.0, 12, 12)]
+)
+def test_narrow_boxes_take_higher_orders(spread: float, order: int, of_many: int) -> None:
+    center, half = np.array([3.0, 0.0]), np.array([3.0 * spread, 0.0])
+    assert _order(Effort(), center, half, many_terms=False) == order
+    assert _order(Effort(), center, half, many_terms=True) == of_many
