@@ -421,7 +421,7 @@ class _Additional:
         singles = [(state,) for one in needed for state in one][:MOST_CANDIDATES]
         sets = sorted(dict.fromkeys([*singles, *needed]), key=len)
         enough = [one for one in sets if unknown in self._reachable(one)]
-        return [one for one in enough if len(one) == len(enough[0])]
+        return [one for one in enough if one and len(one) == len(enough[0])]
 
     def _reachable(self, extra: tuple[str, ...]) -> frozenset[str]:
         """Unknowns in the smallest suitable subsystem of some slope if `extra` is measured."""

@@ -187,3 +187,24 @@ def test_of_overlapping_equations_those_in_closed_form_are_used():
     found = analyse(problem_of(bound, ["k", "K"], measured, start={"total": 1.0}))
     assert found["k"].reach is Access.ALGEBRAIC
     assert found["k"].equations == ("split", "rate")
+
+
+def test_no_further_measurement_is_named_where_algebra_gives_the_unknown_already():
+    """An unknown of an algebraic equation alone, and a measured function of its variable."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.H = pyo.Var(m.t), pyo.Var(m.t, bounds=(1e-9, 1), initialize=0.1)
+        m.dA = dae.DerivativeVar(m.A)
+        m.k, m.K = pyo.Var(bounds=(0.01, 5)), pyo.Var(bounds=(1e-4, 1))
+        m.pH = pyo.Expression(m.t, rule=lambda m, t: -pyo.log10(m.H[t]))
+        m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] * m.H[t])
+        m.charge = pyo.Constraint(
+            m.t, rule=lambda m, t: m.H[t] == m.K * (2 - m.A[t]) / (m.K + m.H[t])
+        )
+        return m
+
+    found = analyse(problem_of(model, ["k", "K"], ["A", "pH"], start={"A": 1.0}))
+    assert found["K"].measure == ()
+    assert "K  estimated from the dynamics (step 4)" in str(found)
