@@ -160,3 +160,39 @@ def test_events_after_the_last_measurement_are_reported():
     assert said.startswith("Event 2 of experiment '1' is at 300, after the last measurement (at 50")
     unknown = igpe.Event(at=lambda m, t: 300 * m.k, **dose)
     assert of_start({}, events=[igpe.Event(at=50.0, **dose), unknown]) == ()
+
+
+@pytest.mark.parametrize("use", ["fix", "value", "equation", "expression", "start", "builder"])
+def test_an_input_that_no_equation_uses_is_named(use):
+    """Pyomo takes the number of `m.E0` while the model is built."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.E0 = pyo.Param(mutable=True, initialize=1.0)
+        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 1))
+        m.dA = dae.DerivativeVar(m.A)
+        factor = {"equation": m.E0, "value": pyo.value(m.E0)}.get(use, 1.0)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * factor * m.A[t])
+        m.twice = pyo.Expression(
+            m.t, rule=lambda m, t: m.A[t] * (m.E0 if use == "expression" else 2)
+        )
+        first = m.t.first()
+        if use == "start":
+            m.start = pyo.Constraint(expr=m.A[first] == m.E0)
+        elif use == "fix":
+            m.A[first].fix(m.E0)
+        else:
+            m.A[first].fix(1.0)
+        return m
+
+    def of_the_run(times, experiment):
+        return model(times)
+
+    run = igpe.Experiment(DATA, inputs={"E0": 1.0})
+    builder = of_the_run if use == "builder" else model
+    problem = igpe.Problem(builder, parameters=["k"], experiments=run)
+    found = igpe.check(problem, identifiability=False).warnings
+    assert [w.partition("uses the input 'E0', so")[0] for w in found] == [
+        "No equation, start condition or measured expression "
+    ] * (use in {"fix", "value"})

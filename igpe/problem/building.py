@@ -99,7 +99,7 @@ def kind_of(builder: Builder, experiment: Any) -> Hashable:
     if callable(kind := getattr(builder, "kind_of_experiment", None)):
         found: Hashable = kind(experiment)
         return found
-    if _takes_experiment(builder) is not None:
+    if takes_experiment(builder):
         return str(experiment.name)
     outputs = experiment.told, tuple(experiment.start)
     return (*outputs, experiment.start_time, float(experiment.times[-1]))
@@ -128,6 +128,11 @@ def call(builder: Builder, times: list[float], experiment: Any) -> Any:
     if place is None:
         return builder(times)
     return builder(times, **{place: experiment}) if place else builder(times, experiment)
+
+
+def takes_experiment(builder: Builder) -> bool:
+    """Return True if a builder is called with the experiment."""
+    return _takes_experiment(builder) is not None
 
 
 def _takes_experiment(builder: Builder) -> str | None:

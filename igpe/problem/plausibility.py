@@ -11,6 +11,7 @@ quantities with units, and their products and powers.
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from pyomo.environ import value
 from pyomo.repn import generate_standard_repn
 
 from igpe.core.arguments import is_finite
+from igpe.problem.building import takes_experiment
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
 from igpe.problem.model import Instance, ModelStarts
@@ -70,6 +72,8 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
+        if not takes_experiment(problem.model):  # else the builder may read the input itself
+            warnings = _unused(experiment, instance) | warnings
         quantities = _Quantities(problem, experiment, instance)
         for series in (*instance.equations.values(), *instance.expressions.values()):
             for argument in _exponents(series[max(series)].expr):
@@ -93,6 +97,34 @@ def _other_starts(experiment: Experiment, own: ModelStarts) -> dict[str, str]:
         "the two start values."
         for state, given in experiment.start.items()
         if state in numbers and isinstance(given, float) and not math.isclose(given, numbers[state])
+    }
+
+
+def _unused(experiment: Experiment, instance: Instance) -> dict[str, str]:
+    """Input -> warning, where nothing uses it: its number may be fixed in the built model."""
+    inputs = {
+        name: {id(data) for data in instance.series.get(name, {}).values()}
+        | {id(instance.scalars.get(name))}
+        for name in experiment.inputs
+    }
+    rules = ((e.at, e.when, e.delay, *e.add.values(), *e.set.values()) for e in experiment.events)
+    if any(map(callable, chain(*rules))):
+        return {}  # igpe follows the rules of events only later
+    families = (instance.equations, instance.expressions, instance.inequalities)
+    over_time = [series for family in families for series in family.values()]
+    places = [s[max(s)] for s in over_time], instance.conditions.values()
+    for data in chain(*places, (data for series in over_time for data in series.values())):
+        if not inputs:  # most often long before equations are looked at at all times
+            break
+        held = set(map(id, identify_variables(data.expr, include_fixed=True)))
+        held |= set(map(id, identify_mutable_parameters(data.expr)))
+        inputs = {name: own for name, own in inputs.items() if not own & held}
+    return {
+        f"{name} (unused)": f"No equation, start condition or measured expression uses the input "
+        f"'{name}', so its value has no effect. If the builder takes a number from it (by .fix or "
+        f"pyo.value), igpe uses the number in the model instead of the input. Write an equation "
+        f"that contains '{name}', for example a Constraint for a start value, or remove the input."
+        for name in inputs
     }
 
 
