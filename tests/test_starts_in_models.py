@@ -90,3 +90,40 @@ def test_what_has_a_derivative_that_no_equation_uses_is_no_state():
     found = igpe.simulate(problem, {"k": DECAY}, TIMES)
     exact = 0.5 * (1 - np.exp(-DECAY * TIMES))
     assert found["c[C]"].to_numpy() == pytest.approx(exact, rel=1e-6)
+
+
+def begins_at_inputs(times):
+    m = decay(times)
+    m.A0, m.feed = pyo.Param(mutable=True), pyo.Param(m.t, mutable=True, default=9.0)
+    m.rate = pyo.Constraint(m.t, rule=rate)
+    m.start = pyo.Constraint(expr=m.z[m.t.first()] == m.A0 + m.feed[m.t.first()])
+    return m
+
+
+def test_a_start_condition_has_each_experiments_inputs_at_the_start():
+    """The parameter A0 has no number of its own, and `feed` another one."""
+    sizes = {"a": 1.0, "b": 2.0}
+    runs = [
+        igpe.Experiment(
+            pd.DataFrame({"time": TIMES, "z": (size + 3) * np.exp(-DECAY * TIMES)}),
+            name=name,
+            start_time=0.0,
+            inputs={"A0": size, "feed": pd.Series([3.0, 4.0], index=[0.0, 3.0])},
+            sigma=0.01,
+        )
+        for name, size in sizes.items()
+    ]
+    problem = igpe.Problem(begins_at_inputs, parameters=["k"], experiments=runs)
+    found = igpe.simulate(problem, {"k": DECAY}, TIMES).set_index("experiment")["z"]
+    for run in runs:
+        assert found[run.name].to_numpy() == pytest.approx(run.measurements.value, rel=1e-6)
+    free = {"feed": igpe.planning.Levels((0.0, 1.0), 0, 5)}
+    with pytest.raises(igpe.errors.ProblemError, match="the start condition 'start' contains it"):
+        igpe.design(problem, {"k": DECAY}, free=free, times=TIMES)
+
+
+def test_a_start_value_that_names_an_input_says_what_to_write():
+    data = pd.DataFrame({"time": TIMES, "z": np.exp(-TIMES)})
+    run = igpe.Experiment(data, start_time=0.0, start={"z": "A0"}, inputs={"A0": 1.0})
+    with pytest.raises(igpe.errors.ProblemError, match=r"m\.z\[m\.t\.first\(\)\] == m\.A0"):
+        igpe.Problem(begins_at_inputs, parameters=["k"], experiments=run)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
+from pyomo.core.expr.visitor import identify_mutable_parameters
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
@@ -447,6 +448,22 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
             raise ProblemError(
                 f"'{name}' is {kind}, so it cannot have a profile over time; give "
                 "igpe.planning.Between(lower, upper)."
+            )
+    _require_constant_at_start(problem, free)
+
+
+def _require_constant_at_start(problem: Problem, free: Mapping[str, Any]) -> None:
+    """Raise ProblemError for a free input over time in a start condition: no number follows it."""
+    series = problem.instance.series
+    for state, condition in problem.starts[0].conditions.items():
+        if state in free:
+            continue
+        held = set(map(id, identify_mutable_parameters(condition.expr)))
+        if used := [n for n in free if held & set(map(id, series.get(n, {}).values()))]:
+            raise ProblemError(
+                f"'{used[0]}' is in `free` and varies with time, but the start condition "
+                f"'{condition.name}' contains it. igpe does not support this. Put '{state}' into "
+                "`free` as well, so that its start value is chosen by itself."
             )
 
 

@@ -465,9 +465,14 @@ def _check_starts(
         )
     named = [v for v in start.values() if isinstance(v, str)]
     if unknown := [n for n in named if n not in problem.parameters]:
+        state = next(n for n, v in start.items() if v == unknown[0])
+        is_input = (
+            f" '{unknown[0]}' is an input. Give the start value as a number, or write a Constraint "
+            f"in the model: m.{state}[m.t.first()] == m.{unknown[0]}."
+        )
         raise ProblemError(
             f"{place}start= refers to {unknown}, which are not among the parameters "
-            f"{list(problem.parameters)}."
+            f"{list(problem.parameters)}.{is_input * (unknown[0] in experiment.inputs)}"
         )
 
 

@@ -257,6 +257,9 @@ class _Comparison:
         if not given:
             return
         n_x = len(self.symbols.states)
+        before_inputs = len(np.vstack(self.parts[1:4]))
+        inputs = slice(before_inputs, before_inputs + len(self.symbols.inputs))
+        self.table[inputs] = self.table[inputs, :1]  # a start has those of the first time
         function = ca.Function("starts", [self.symbols.p], [stack(given.values())])
         starts = np.asarray(function(self.parts[5][:, :STARTS]), dtype=float)
         for name, start in zip(given, starts.reshape(len(given), -1), strict=True):
@@ -267,8 +270,12 @@ class _Comparison:
                 (one, size), (other, more) = map(_terms, sides)
                 is_wrong = abs(one - other) > TOLERANCE * (size + more)
                 if is_wrong and not self._is_rounding(sides, point, one - other, at=0):
-                    where = [f"the start value {number:.6g}"]
-                    raise _disagreement(conditions[name].name, where, (one, other))
+                    raise ModelError(
+                        f"igpe reads the start condition '{conditions[name].name}' differently "
+                        f"from Pyomo: at the start value {number:.6g} of '{name}' that igpe "
+                        f"computes, its two sides are {one:.10g} and {other:.10g} in Pyomo. Write "
+                        f"it as {name} == an expression in the parameters and inputs."
+                    )
 
 
 class _Draw:

@@ -28,6 +28,7 @@ from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.building import build, kind_of
 from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
 
@@ -175,7 +176,7 @@ class _Reading:
         jumps = tuple((n, condition) for n, condition in self.jumps if n in used)
         parts_of_own: dict[str, Any] = dict(
             measured={n: self.measured[n] for n in experiment.told},
-            starts=_starts(own, self.symbols),
+            starts=_starts(experiment, own, self.symbols),
             jumps=jumps,
             events=read_jumps(experiment, self.instance, self.symbols, self.usual),
         )
@@ -184,13 +185,17 @@ class _Reading:
         return self.read.of_another(**parts_of_own)
 
 
-def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
-    given = model_starts(instance)
+def _starts(experiment: Experiment, instance: Instance, symbols: Symbols) -> dict[str, Any]:
+    """State -> start value where the model gives it, with the inputs at the first time."""
+    given, first = model_starts(instance), instance.first
     known = {id(instance.scalars[n]): symbols.p[i] for i, n in enumerate(symbols.parameters)}
+    for name, value in experiment.inputs.items():
+        data = instance.scalars.get(name, instance.series.get(name, {}).get(first))
+        known[id(data)] = ca.SX(evaluate(value, first))
     starts: dict[str, Any] = dict(given.fixed)
     for state, constraint in given.conditions.items():
         unknown = ca.SX.sym(state)
-        start = instance.states[state][instance.first]
+        start = instance.states[state][first]
         translate = Translator({**known, id(start): unknown}, symbols.t)
         lower, body, _ = constraint.to_bounded_expression()
         residual = ca.SX(translate(body) - translate(lower))
@@ -199,7 +204,7 @@ def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
             raise ModelError(
                 f"The initial condition '{constraint.name}' is not linear in '{state}', or does "
                 f"not determine '{state}'. Write this condition as {state} == an expression in "
-                "the parameters."
+                "the parameters and inputs."
             )
         starts[state] = -ca.substitute(residual, unknown, 0) / slope
     return starts

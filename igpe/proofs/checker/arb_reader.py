@@ -145,7 +145,10 @@ class Equations:
             return flint.arb(float(given))
         if name not in own.conditions:
             raise Unsupported(f"The check with Arb does not know the start value of '{name}'.")
-        return Values({**parameters, name: UNKNOWN}, first).root(_sides(own.conditions[name]))
+        t = self.experiment.start_time
+        inputs = {n: _input(v, flint.arb(t), t) for n, v in self.experiment.inputs.items()}
+        values = Values({**parameters, **inputs, name: UNKNOWN}, first)
+        return values.root(_sides(own.conditions[name]))
 
     def at(
         self, begin: float, time: Any, x: Sequence[Any], parameters: Mapping[str, Any]

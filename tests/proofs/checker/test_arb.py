@@ -269,3 +269,22 @@ def test_settings_of_flint_come_back() -> None:
     before = flint.ctx.prec, flint.ctx.cap
     checked(certificate(), consecutive.problem(), 1)
     assert (flint.ctx.prec, flint.ctx.cap) == before
+
+
+def test_a_start_condition_has_the_experiments_input() -> None:
+    """The model's own number is 1."""
+
+    def model(times: Iterable[float]) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 1))
+        m.A0 = pyo.Param(mutable=True, initialize=1.0)
+        m.dA = dae.DerivativeVar(m.A)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+        m.start = pyo.Constraint(expr=m.A[m.t.first()] == m.A0)
+        return m
+
+    data = pd.DataFrame({"time": [0.0, 1.0], "A": [2.0, 2 * np.exp(-0.5)]})
+    run = igpe.Experiment(data, inputs={"A0": 2.0}, sigma=1.0)
+    problem = igpe.Problem(model, parameters=["k"], experiments=run)
+    assert float(ThirdCheck(problem).objective([0.5]).mid()) == pytest.approx(0.0, abs=1e-20)
