@@ -36,6 +36,7 @@ from igpe.dynamics.search.complement import (
 )
 from igpe.dynamics.search.correction import corrections
 from igpe.dynamics.shooting.base import (
+    beside_constraints,
     constrained_unknowns,
     constraints,
     estimate_each,
@@ -184,6 +185,8 @@ def _estimate(
             "are below a limit of detection (igpe.losses.Censored). Deactivate the constraints, or "
             "omit the quantity with such values."
         )
+    if why := beside_constraints(problem):
+        raise Unsupported(why)
     given, problem = problem, first_weighted(problem)
     ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
     with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):

@@ -1,5 +1,7 @@
 """Priors of all laws: their slopes against differences, and estimates against a direct minimum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from one_state import one_state
@@ -7,6 +9,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import gamma, laplace
 
 import igpe
+from igpe.dynamics.search.complement import chosen_search
+from igpe.dynamics.search.multistart import MultiStart
 from igpe.problem.losses import LAWS
 
 BOUNDS = {"k": (0.1, 2.0)}
@@ -73,3 +77,12 @@ def test_methods_that_know_normal_priors_alone_say_so():
     with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.certify supports only normal priors"):
         igpe.certify(problem, {"k": 0.5})
     assert igpe.estimate(problem).parameters["k"] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_constraints_beside_them_are_left_to_multiple_shooting():
+    """Collocation, which keeps constraints otherwise, knows normal priors alone."""
+    times, prior = np.linspace(0.2, 3, 8), igpe.losses.Prior("laplace", (0.5, 0.1))
+    problem = decay(times, np.exp(-0.5 * times), prior)
+    problem.starts = (replace(problem.starts[0], others={"least": None}),)
+    search = chosen_search(problem, {}, MultiStart())
+    assert isinstance(search.local, igpe.MultipleShooting)

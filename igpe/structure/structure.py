@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
 from igpe.core.names import Suggesting
+from igpe.dynamics.shooting.base import beside_constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
 from igpe.equations.symbols import stack
@@ -270,7 +271,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         states=states,
         exact=exact,
         experiments=tuple(e.name for e in problem.experiments),
-        warnings=warnings_about(problem),
+        warnings=(*warnings_about(problem), *filter(None, [beside_constraints(problem)])),
         reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
     )
 

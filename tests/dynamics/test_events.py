@@ -448,3 +448,28 @@ def test_a_condition_that_leaves_its_border_slowly_holds_on_its_side():
 
     problem = posed((), build=build, start={"A": 0.0, "B": 0.0, "C": 0.0})
     assert igpe.simulate(problem, TRUTH, times=[0.0, 3.0])["C"].to_numpy()[1] == pytest.approx(3.0)
+
+
+def test_constraints_beside_events_are_refused_at_once():
+    """No method keeps constraints there; one only says where an algebraic variable starts."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.c, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 1))
+        m.dA = dae.DerivativeVar(m.A)
+        m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+        m.content = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] == 2 * m.c[t])
+        m.begin = pyo.Constraint(expr=m.c[m.t.first()] == 0.5)
+        m.least = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] >= 0)
+        return m
+
+    table = pd.DataFrame({"time": TIMES, "A": np.exp(-0.3 * TIMES)})
+    run = igpe.Experiment(table, start={"A": 1.0}, events=[Event(at=5.0, add={"A": 1.0})])
+    problem = igpe.Problem(build, parameters=["k"], experiments=run)
+    with pytest.raises(
+        Unsupported, match=r"cannot enforce .*'begin', 'least'\].* events"
+    ) as raised:
+        igpe.estimate(problem)
+    assert "hold at the start alone: begin. Remove them" in str(raised.value)
+    assert igpe.check(problem, identifiability=False).warnings == (str(raised.value),)

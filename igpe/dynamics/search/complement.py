@@ -116,16 +116,17 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     """The search of the other unknowns than those `found`, for one that the settings give.
 
     A problem with constraints is searched from few starts by collocation, which keeps them, or by
-    multiple shooting where the loss is not least squares. The default is rough, as step 5 goes on
-    from its ends. `IteratedSearch` replaces it where step 3 estimated nothing and many unknowns are
-    left, as in most PEtab problems; and, with fewer starts, of spectra, whose objective has wells
-    that the best of random points miss: there nothing comes from algebra, and an evaluation is
-    quick.
+    multiple shooting where the loss is not least squares or priors are not normal. The default is
+    rough, as step 5 goes on from its ends. `IteratedSearch` replaces it where step 3 estimated
+    nothing and many unknowns are left, as in most PEtab problems; and, with fewer starts, of
+    spectra, whose objective has wells that the best of random points miss: there nothing comes from
+    algebra, and an evaluation is quick.
     """
     if not isinstance(search, MultiStart):
         return search
     if not is_plain(problem):
-        local = Collocation() if minimises_squares(problem) else MultipleShooting()
+        is_usual = minimises_squares(problem) and not problem.other_priors
+        local = Collocation() if is_usual else MultipleShooting()
         return MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
     is_default = search == MultiStart(seed=search.seed)
     if is_default and not found and len(problem.box) >= MANY:

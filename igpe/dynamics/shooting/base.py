@@ -11,8 +11,10 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
+from igpe.core.names import in_words, listed
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.equations.compiled import compiled
 from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised, Robust
 from igpe.problem.problem import Problem
@@ -91,6 +93,49 @@ def constrained_unknowns(problem: Problem) -> set[str]:
 def is_plain(problem: Problem) -> bool:
     """Return True if the problem has constant unknowns and no constraints, as shooting needs it."""
     return not problem.time_varying and not constraints(problem)
+
+
+def beside_constraints(problem: Problem) -> str:
+    """Why no method keeps the constraints of the problem; empty if one does.
+
+    raises  ModelError if the equations cannot be read
+    """
+    if not (kept := constraints(problem)):
+        return ""
+    moved = any(compiled(problem).switching)
+    is_steady = any(e.steady is not None for e in problem.experiments)
+    is_at_event = any(e.events for e in problem.experiments)
+    features = {
+        "events": moved and is_at_event,
+        "steady-state starts": moved and is_steady,
+        "conditions that depend on unknowns or states": moved and not (is_at_event or is_steady),
+        "correlated errors": problem.is_correlated,
+    }
+    if not (others := [name for name, holds in features.items() if holds]):
+        return ""
+    at_start = sorted(set(kept) & _at_start(problem))
+    starts = (
+        f" These hold at the start alone: {in_words(at_start)}. Remove them, and give the states "
+        "their start values in Experiment(start={...})."
+    )
+    return (
+        f"igpe.estimate cannot enforce the constraints {listed(kept)} in a problem with "
+        f"{in_words(others)}. Deactivate them in the model (m.{kept[0]}.deactivate()), and look at "
+        f"them after the fit.{starts * bool(at_start)}"
+    )
+
+
+def _at_start(problem: Problem) -> set[str]:
+    """Names of constraints between quantities at the first time."""
+    found = set[str]()
+    for instance, starts in zip(problem.instances, problem.starts, strict=True):
+        families = (instance.states, instance.series)
+        first = {id(s.get(instance.first)) for family in families for s in family.values()}
+        scalars = set(map(id, instance.scalars.values()))
+        for name, constraint in starts.others.items():
+            held = set(map(id, identify_variables(constraint.expr, include_fixed=True))) - scalars
+            found |= {name} if constraint.equality and held and held <= first else set()
+    return found
 
 
 MANY_STATES = 40  # from which integrations and programs are slow enough to be chosen by their cost
