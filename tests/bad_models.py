@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pyomo.environ as pyo
 from pyomo import dae
 
@@ -130,6 +131,18 @@ def no_equation_for_A(m: Any) -> None:
 
 def uses_math(m: Any, t: float) -> Any:
     return m.dA[t] == -m.k * m.A[t] * math.exp(-t)
+
+
+def uses_numpy(m: Any, t: float) -> Any:
+    return m.dA[t] == -np.exp(m.k) * m.A[t]
+
+
+def takes_a_float(m: Any, t: float) -> Any:
+    return m.dA[t] == -math.sqrt(m.k) * m.A[t]
+
+
+def branches_on_state(m: Any, t: float) -> Any:
+    return m.dA[t] == (-m.k if m.A[t] > 1 else 0) * m.A[t]
 
 
 def branches_on_time(m: Any, t: float) -> Any:

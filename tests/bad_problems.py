@@ -168,6 +168,18 @@ MODELS: Cases = {
         lambda: read(with_rate(bad.branches_on_time)),
         "'rate' changes with time | uses `if` | pyo.Expr_if | Experiment(inputs=",
     ),
+    "NumPy on a variable": (
+        lambda: read(with_rate(bad.uses_numpy)),
+        "builder | cannot compute with variables of Pyomo | such as pyo.exp",
+    ),
+    "math on a variable": (
+        lambda: read(with_rate(bad.takes_a_float)),
+        "builder | cannot compute with k of Pyomo | such as pyo.exp",
+    ),
+    "branches on a state": (
+        lambda: read(with_rate(bad.branches_on_state)),
+        "builder | cannot decide whether `1 < A[ | write pyo.Expr_if(condition, a, b)",
+    ),
     "exists sometimes": (
         lambda: read(with_rate(bad.skips_inside)),
         "'rate | does not exist at time | at all times",

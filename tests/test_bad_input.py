@@ -57,6 +57,14 @@ def test_it_is_refused_with_a_helpful_sentence(name: str) -> None:
     assert [part for part in says.split(" | ") if part not in message] == [], message
 
 
+def test_too_many_equations_do_not_speak_of_space_and_inputs_without_need() -> None:
+    with pytest.raises(ModelError, match="'circle'") as caught:
+        bad_problems.read_pendulum()
+    assert str(caught.value).endswith(
+        "Remove an equation that follows from others, or add a missing equation."
+    )
+
+
 def test_the_sound_problem_is_accepted() -> None:
     assert compiled(pose()).systems[0].unknown_names == ("d(A)", "B")
 

@@ -7,6 +7,7 @@ user's own objects are never changed.
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -46,9 +47,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
             *["..."] * (len(moments) > SHOWN),
         ])
         raise ModelError(
-            f"The model's builder `{name}` failed for times [{listed}]: {type(error).__name__}: "
-            f"{error}. It must build the model for any list of times; pass tabulated data in "
-            "Experiment(inputs=...)."
+            f"The model's builder `{name}` failed for times [{listed}]: {_explained(error)}"
         ) from error
     if experiment is None:
         return read(model, times=frozenset(moments))
@@ -56,6 +55,29 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     names = frozenset((*inner, *experiment.start, *experiment.inputs))
     instance = with_positions(read(model, names, frozenset(moments)), inner)
     return with_logarithms(instance, experiment.told)
+
+
+def _explained(error: Exception) -> str:
+    """What a builder did wrong and what to write instead."""
+    text = str(error)
+    found = re.search(r"\((.+)\) to (?:bool|float)", text)
+    quantity = " ".join(found[1].split()) if found else ""
+    if "Cannot convert non-constant Pyomo expression" in text:
+        return (
+            f"Python cannot decide whether `{quantity}` is true, because Pyomo's variables have no "
+            "values yet. In place of `if`, write pyo.Expr_if(condition, a, b). In place of max(a, "
+            "0), write pyo.Expr_if(a > 0, a, 0)."
+        )
+    if "Implicit conversion of Pyomo numeric value" in text or "loop of ufunc" in text:
+        return (
+            f"a function of Python or NumPy cannot compute with {quantity or 'variables'} of "
+            "Pyomo. Use Pyomo's functions, such as pyo.exp, pyo.log and pyo.sqrt, in place of "
+            "np.exp or math.exp."
+        )
+    tabulated = " Pass tabulated data in Experiment(inputs=...)." * isinstance(error, LookupError)
+    return (
+        f"{type(error).__name__}: {text}. It must build the model for any list of times.{tabulated}"
+    )
 
 
 def _require_times(instance: Instance, times: Sequence[float]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
+from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
 from igpe.core.names import listed
@@ -233,13 +234,15 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     spare = [system.equations[i] for i in found.over_rows]
     free = [names[j] for j in found.under_columns]
     many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
+    model, time = instance.model, instance.time
+    has_space = any(s is not time for s in model.component_objects(ContinuousSet))
     raise ModelError(
         "Even when differentiated repeatedly, the equations do not determine the states and "
         "algebraic variables"
         + many * bool(spare)
         + f"; undetermined: {listed(free)}" * bool(free)
-        + ". Remove an equation that follows from others, or add a missing equation. If a "
-        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, give "
-        "each variable a boundary condition. A balance can replace this condition only if the "
-        "discretisation scheme has a formula for this point."
+        + ". Remove an equation that follows from others, or add a missing equation."
+        + " If a variable is an input, give it in Experiment(inputs=...)." * bool(free)
+        + " At a boundary in space, give each variable a boundary condition. A balance can replace "
+        "this condition only if the discretisation scheme has a formula for this point." * has_space
     )
