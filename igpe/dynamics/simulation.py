@@ -100,6 +100,8 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     if not len(rows):
         return ""
     q = np.array([values[n] for n in ivp.unknowns], dtype=float)
+    if at_start := ivp.undefined_at_start(q):
+        return at_start
     here = rows[-1]
     undefined = ivp.undefined_ahead(run.times[here], run.states[here], q, run.times[-1])
     if undefined is None:

@@ -143,6 +143,21 @@ class InitialValueProblem:
                 return self.states[int(np.argmax(wrong))], float(when), values
         return None
 
+    def undefined_at_start(self, q: FloatArray) -> str:
+        """Which slope has no finite value at the start, and what to do; empty if all have one."""
+        if self.rest is not None:
+            return ""
+        start = ca.Function("start", [self.q], [ca.densify(self.start)])
+        x = np.asarray(start(q), dtype=float).ravel()
+        found = self.undefined_ahead(self.t0, x, q, self.t0 + 1.0)
+        if found is None or found[1] > self.t0:
+            return ""
+        return (
+            f" At the start, t = {self.t0:g}, the slope of '{found[0]}' has no finite value. If "
+            "time causes this, such as t**(n - 1) with n < 1 at t = 0, let the experiment start "
+            "later: pass start_time=... and omit the measurements before it."
+        )
+
     def without_conditions(self, times: FloatArray) -> "InitialValueProblem":
         """The same for arithmetic that knows no conditions: switches are factors, 0 or 1.
 

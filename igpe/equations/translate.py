@@ -32,6 +32,7 @@ PYOMO_ARITHMETIC = frozenset({
 """Kinds of nodes that are told by their kind and arguments alone."""
 POWERS = frozenset({"POW", "CONSTPOW", "SQRT"})
 ROOT = 0.5
+TINY = 1e-300  # added to bases: it changes none but 0, whose logarithm becomes finite
 DEPTH = 20  # of expressions that are compared node by node
 
 
@@ -193,7 +194,10 @@ def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any:
         if exponent <= 0 or exponent.is_integer() or not moved:
             return plain
     allowed = data[0] > 0
-    base = ca.if_else(allowed, data[0], 1.0)  # so that not even the derivative is taken there
+    base = data[0]
+    if not moved:  # a condition on time alone is held from its jump on, where the base is still 0
+        base += ca.if_else(data[1] > 0, TINY, 0.0)
+    base = ca.if_else(allowed, base, 1.0)  # so that not even the derivative is taken there
     reach = sum(ca.fabs(ca.jacobian(data[0], s)) * noise[s.element_hash()] for s in moved)
     rest = ca.if_else(data[0] >= -reach, 0.0, np.nan) if moved else 0.0
     return ca.if_else(allowed, apply_to_sx(operation, [base, *data[1:]]), rest)

@@ -38,6 +38,7 @@ from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probabi
 from igpe.problem.card import problem_equations
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
+from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result import Result
 from igpe.results.result_data import LIKELIHOOD, Candidate, Combined, Optimum, Parameter
 from igpe.structure.identifiability.identifiability import (
@@ -51,7 +52,7 @@ from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.report import either, sentence
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
-from igpe.uncertainty.adequacy import NOT_INTEGRATED, with_findings
+from igpe.uncertainty.adequacy import with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration

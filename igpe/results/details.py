@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from igpe.core.markup import aligned, bullets, counted, filled, number, table, wide
+from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result_data import Parameter, ResultData
 
 HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
@@ -143,10 +144,11 @@ def fit(result: ResultData) -> Iterator[str]:
         yield result.adequacy.sentence
     weighted = result.points["sigma"].notna().any()
     words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
-    yield (
-        f"{words} {result.objective:.6g} over {result.measurements} measurements, "
-        f"{counted(result.degrees, 'degree')} of freedom."
-    )
+    total = f"{words} {result.objective:.6g} over {result.measurements} measurements"
+    if result.adequacy is not None and NOT_INTEGRATED in result.adequacy.reasons:
+        yield f"{total}."  # no derivatives say how many unknowns count
+        return
+    yield f"{total}, {counted(result.degrees, 'degree')} of freedom."
     if math.isfinite(result.probability):
         yield (
             f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if the model "

@@ -158,6 +158,7 @@ def _verdict(one: Tested, count: int) -> str:
 
 
 ADEQUATE, LACK, UNJUDGED = "adequate", "lack of fit", "cannot be judged"
+NOT_INTEGRATED = "The model could not be integrated at the estimate."
 ALARM = 0.01  # probability below which the verdict is lack of fit
 DOUBTFUL = 0.05  # probability below which a fit is not called adequate without reserve
 SHOWN = 0.01  # smaller probabilities are simulated too coarsely to be shown

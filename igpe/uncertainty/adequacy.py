@@ -31,6 +31,7 @@ from igpe.results.residual_table import (
     ADEQUATE,
     ALARM,
     LACK,
+    NOT_INTEGRATED,
     ROUNDING,
     UNJUDGED,
     Adequacy,
@@ -47,7 +48,6 @@ BEYOND_CHANCE = 1e-6  # probability of so few changes of sign in any of the seri
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
 APART = 3.0  # standard deviations by which an experiment's mean residual is off
 MOST = 3  # series that are named
-NOT_INTEGRATED = "The model could not be integrated at the estimate."
 ROUNDED = "The residuals are rounding errors."
 NOTHING_LEFT = (
     "There are at least as many unknowns as measurements, so the residuals say nothing about the "

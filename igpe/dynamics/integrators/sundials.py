@@ -108,7 +108,9 @@ class _Multistep:
         why = ""
         if error or done < len(xs):
             done = min(done, len(xs) - 1)
-            why = self._why(error, between(begin, float(piece.outputs[done])))
+            is_first = "FIRST_RHSFUNC_ERR" in error  # the equations fail where the piece begins
+            when = at(begin) if is_first else between(begin, float(piece.outputs[done]))
+            why = self._why("" if is_first else error, when)
             steps = self._most_steps(len(xs)) + done  # CasADi counts those of a success alone
         else:
             steps = int(solver.function.stats(BUFFERED)["nsteps"])

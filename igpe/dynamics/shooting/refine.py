@@ -65,7 +65,7 @@ def refine(
     """
     at = residuals(problem.box.vector(rough.parameters))
     if at is None:
-        why = f" {residuals.broken.sentence}" if residuals.broken else ""
+        why = _lost(residuals, problem.box.vector(rough.parameters))
         lost = f"The model could not be integrated at the estimate.{why}"
         refined = Refined(rough, None, (lost,))
     elif objective_at(problem, at) - known > WORSE * abs(known) + _floor(problem):
@@ -73,6 +73,16 @@ def refine(
     else:
         refined = _refine(problem, residuals, rough, at)
     return refined._replace(notes=(*refined.notes, *residuals.slow))
+
+
+def _lost(residuals: Residuals, x: FloatArray) -> str:
+    """Why the problem could not be integrated at x (n,)."""
+    broken = residuals.broken
+    if broken is None:
+        return ""
+    run = next((one for one in residuals.runs if one.name == broken.experiment), None)
+    at_start = "" if run is None else run.ivp.undefined_at_start(x[run.index])
+    return f" {broken.sentence}{at_start}"
 
 
 def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised) -> Refined:

@@ -12,10 +12,14 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
+from igpe.core.errors import EstimationFailed
+from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.refine import refine
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import step_input
 from igpe.problem.problem import Problem
@@ -91,6 +95,35 @@ def test_equations_without_a_value_at_the_start(method):
     sentences = ("The model's equations have no finite value", "CVODES failed")
     assert came.reason.startswith(sentences)
     assert_nothing_after(came, 1)
+
+
+@every_method
+@pytest.mark.parametrize("begin", [0.0, 1.0])
+def test_a_power_of_time_has_its_derivatives_where_its_base_is_zero(method, begin):
+    """At the start, and where the base passes 0 in between."""
+    problem = one_state(lambda m, t: m.u[t] + (t - begin) ** m.k)
+    came = simulation(problem, [0.0, 0.5, 2.0], method=method()).run(np.array([1.5]))
+    assert came.status is Status.CONVERGED, came.reason
+    length = 2.0 - begin
+    grown = length**2.5 / 2.5
+    assert came.states[-1, 0] == pytest.approx(1 + grown, rel=1e-6)
+    by_exponent = grown * (np.log(length) - 1 / 2.5)
+    assert came.by_unknown[-1, 0, 0] == pytest.approx(by_exponent, rel=1e-5)
+
+
+@every_method
+def test_a_power_of_time_that_is_infinite_at_the_start(method):
+    problem = one_state(lambda m, t: t ** (m.k - 1))
+    came = simulation(problem, [0.0, 1.0], method=method()).run(np.array([0.5]))
+    assert came.status is Status.INTEGRATION_BROKE
+    assert came.reason == "The model's equations have no finite value at t = 0."
+    rough = Estimate({"k": 0.5}, np.inf, Status.ITERATION_LIMIT, "")
+    (note,) = refine(problem, Residuals(problem, method()), rough).notes
+    sentence = "At the start, t = 0, the slope of 'x' has no finite value."
+    assert sentence in note
+    assert "start_time=" in note
+    with pytest.raises(EstimationFailed, match=sentence):
+        igpe.simulate(problem, {"k": 0.5}, integrator=method())
 
 
 @every_method
