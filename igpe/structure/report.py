@@ -107,14 +107,8 @@ def remarks(
         parts = [", ".join(g.parameters[:MOST_NAMED]) for g in groups[:MOST_NAMED]]
         more = ["..."] * (len(groups) > MOST_NAMED)
         lines = [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
-    superfluous = [
-        f"{_named('equation', one.equations)} is not needed: all its variables are known"
-        if len(one.equations) == 1
-        else f"{one.needless} of the equations {in_words(one.equations)} "
-        f"{'is' if one.needless == 1 else 'are'} redundant"
-        for one in surplus
-    ]
-    lines += dict.fromkeys(superfluous)  # the same in several experiments is said once
+    # The same in several experiments is said once.
+    lines += dict.fromkeys(_superfluous(one) for one in surplus)
     for one in exact.alternatives:
         several = "sets of " * (len(one.unknowns) > 1)
         same = f"; the following are the same for all these {several}values: "
@@ -124,6 +118,21 @@ def remarks(
         has = "have" if len(one.unknowns) > 1 else "has"
         lines.append(f"{names} {has} up to {number}values that give the same measurements{same}")
     return [*lines, *_certainty(exact)]
+
+
+def _superfluous(one: Surplus) -> str:
+    """What equations say beyond what is needed to compute variables."""
+    names = _named("equation", one.equations)
+    if one.parameters:
+        told = in_words(one.parameters[:MOST_NAMED]) + ", ..." * (len(one.parameters) > MOST_NAMED)
+        why, their = "outnumber their unmeasured variables", "their"
+        if len(one.equations) == 1:
+            why, their = "relates only known variables", "its"
+        return f"{names} {why}, so the measurements constrain {their} unknowns directly: {told}"
+    if len(one.equations) == 1:
+        return f"{names} is not needed: all its variables are known"
+    are = "is" if one.needless == 1 else "are"
+    return f"{one.needless} of the equations {in_words(one.equations)} {are} redundant"
 
 
 def _shared(findings: Sequence[Finding]) -> list[str]:

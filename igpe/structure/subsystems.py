@@ -220,11 +220,13 @@ class Surplus(NamedTuple):
 
     equations  names of equations that overlap
     needless   how many of them are superfluous
+    parameters free unknowns of the problem that occur in them, and that they thus tell of
     """
 
     experiment: int
     equations: tuple[str, ...]
     needless: int
+    parameters: tuple[str, ...] = ()
 
 
 class Suitable(NamedTuple):
@@ -277,12 +279,6 @@ def suitable(reduced: ReducedSystem) -> Suitable:
     subsystems = tuple(_with_own_parameters(reduced, one, slopes) for one in subsystems)
     subsystems = tuple(one for one in subsystems if one.parameters)
     closed = {s for one in subsystems if one.explicit for s in one.slopes}
-    # Rows without an unknown are superfluous each by itself, the others together.
-    index, names = reduced.posed.experiment, reduced.row_names
-    counts, over = np.diff(reduced.pattern.tocsr().indptr), sorted(result.over_rows)
-    alone = [Surplus(index, (names[i],), 1) for i in over if counts[i] == 0]
-    if shared := tuple(names[i] for i in over if counts[i] > 0):
-        alone.append(Surplus(index, shared, len(result.spare_rows) - len(alone)))
     return Suitable(
         subsystems=subsystems,
         slopes={name: slope for name, slope in slopes.items() if name in closed},
@@ -291,8 +287,24 @@ def suitable(reduced: ReducedSystem) -> Suitable:
             for j, name in enumerate(reduced.unknown_names)
             if name in reduced.posed.states and j in expressions and is_closed(expressions[j])
         },
-        surplus=tuple(alone),
+        surplus=_surplus(reduced, result),
     )
+
+
+def _surplus(reduced: ReducedSystem, result: DulmageMendelsohn) -> tuple[Surplus, ...]:
+    """Rows without an unknown are superfluous each by itself, the others together."""
+    counts, over = np.diff(reduced.pattern.tocsr().indptr), sorted(result.over_rows)
+
+    def of(rows: list[int], needless: int) -> Surplus:
+        q = np.unique(reduced.q_pattern[rows].indices)
+        parameters = tuple(reduced.posed.q_names[i] for i in q)
+        names = tuple(reduced.row_names[i] for i in rows)
+        return Surplus(reduced.posed.experiment, names, needless, parameters)
+
+    alone = [of([i], 1) for i in over if counts[i] == 0]
+    if shared := [i for i in over if counts[i] > 0]:
+        alone.append(of(shared, len(result.spare_rows) - len(alone)))
+    return tuple(alone)
 
 
 POINTS = 8  # at which parameters that cancel are recognised

@@ -147,6 +147,33 @@ def test_redundant_equation_is_named():
     assert "equation total is not needed" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("measured", "sentence"),
+    [
+        (["A", "D"], "equation law relates only known variables, so the measurements constrain its "
+        "unknowns directly: K"),
+        (["A", "E"], "equations law, twice outnumber their unmeasured variables, so the "
+        "measurements constrain their unknowns directly: K"),
+    ],
+)  # fmt: skip
+def test_an_equation_with_unknowns_is_never_called_redundant(measured, sentence):
+    def law(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.D, m.E = (pyo.Var(m.t) for _ in range(3))
+        m.dA = dae.DerivativeVar(m.A)
+        m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.D[t] == m.K * m.A[t])
+        m.twice = pyo.Constraint(m.t, rule=lambda m, t: m.E[t] == 2 * m.D[t])
+        return m
+
+    text = str(analyse(problem_of(law, ["k", "K"], measured, start={"A": 1.0})))
+    assert sentence in text
+    assert "not needed" not in text
+    assert "redundant" not in text
+
+
 def cubic(times):
     """M vanishes; it is the root of a cubic equation."""
     m = pyo.ConcreteModel()
