@@ -10,7 +10,7 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.estimation.profiled import _with_interval, _with_intervals
+from igpe.estimation.profiled import LOST, _with_interval, _with_intervals
 from igpe.results.result_data import Parameter
 from igpe.uncertainty.profile import ParameterProfile, Profiles
 
@@ -115,6 +115,43 @@ def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
     assert _with_interval(one, by).remark == remark
 
 
+@pytest.mark.parametrize(
+    ("others", "remark"),
+    [((["b"], ["c"]), "not determined by the data"), (([], ["c"]), "")],
+)
+def test_what_only_bounds_of_others_end_stays_undetermined(others, remark):
+    none = np.zeros(0)
+    one = Parameter("k", 1.0, 0.5, 0.0, 2.0, "", (0.0, 10.0), "step 3", LOST)
+    by = ParameterProfile("k", "", 1.0, 0.5, 9.0, "", "", none, none, none)
+    assert _with_interval(one, by, others).remark == remark
+
+
+@pytest.mark.slow
+def test_a_product_that_only_the_first_order_shows_is_said():
+    """igpe.check cannot say so: it knows no switches that states move."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.a, m.b = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.1, 5))
+        m.go = pyo.Constraint(
+            m.t,
+            rule=lambda m, t: m.dx[t] == -m.a * m.b * m.x[t] * pyo.Expr_if(m.x[t] > 0.4, 1, 0.5),
+        )
+        return m
+
+    times = np.linspace(0, 2, 12)
+    exact = np.where(times < 0.9163, np.exp(-times), 0.4 * np.exp(-0.5 * (times - 0.9163)))
+    data = pd.DataFrame({"time": times, "x": exact + 0.01 * np.sin(9 * times)})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01)
+    result = igpe.estimate(igpe.Problem(build, parameters=["a", "b"], experiments=run))
+    assert result.verdict["parameters"] == "both not determined"
+    said = " ".join(str(result).split())
+    assert "The measurements do not determine a and b separately: to first order" in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("lower", "remark"), [(0.01, "not determined by the data"), (1.0, "")])
 def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lower, remark):
@@ -124,7 +161,10 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     none = np.zeros(2)
     by = ParameterProfile("K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), none, reached)
     made = Profiles(("V", "K"), result.parameters, 0.0, 1.0, 0.95, (by,), {})
-    widened = _with_intervals(result, made, ["K"]).estimates[0]
+    result = _with_intervals(result, made, ["V", "K"])
+    widened = result.estimates[0]
+    is_said = any("intervals of V may be too narrow" in line for line in result.actions)
+    assert is_said is not bool(remark)
     assert (widened.lower, widened.upper) == (lower, 1000.0)
     assert (one.name, other.name, widened.remark) == ("V", "K", remark)
 

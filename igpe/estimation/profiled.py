@@ -34,7 +34,7 @@ from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.path import End
-from igpe.uncertainty.profile import ParameterProfile, Profiles, limited, profile, widened
+from igpe.uncertainty.profile import ParameterProfile, Profiles, limited, limits, profile, widened
 
 USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
@@ -228,11 +228,11 @@ def _doubtful(
 
 def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Result:
     every = list(_complete(made))
+    result = replace(result, estimates=_intervals(result.estimates, made))
     if left := [n for n in wanted if n not in every]:
         result = _without_profile(result, left)
     notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
-    estimates = _intervals(result.estimates, made)
-    return replace(result, estimates=estimates, notes=(*result.notes, *notes))
+    return replace(result, notes=(*result.notes, *notes))
 
 
 def _complete(made: Profiles) -> dict[str, ParameterProfile]:
@@ -244,23 +244,25 @@ def _complete(made: Profiles) -> dict[str, ParameterProfile]:
 def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Parameter, ...]:
     """The estimates of an optimum with the intervals that its profiles show."""
     every = _complete(made)
+    by_others = limits(made, {p.name: p.bounds for p in estimates})
 
     def with_interval(one: Parameter) -> Parameter:
         if one.name in every:
-            return _with_interval(one, every[one.name])
+            return _with_interval(one, every[one.name], by_others[one.name])
         if one.name not in made.names:
             return one
         # A linearised interval is too short if profiles of others leave it with an allowed rise.
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
-        is_open = all(map(is_reached, (lower, upper), one.bounds))
-        return replace(one, lower=lower, upper=upper, remark=LOST if is_open else one.remark)
+        wider = replace(one, lower=lower, upper=upper)
+        return replace(wider, remark=LOST) if _fills_bounds(wider) else wider
 
     return tuple(map(with_interval, estimates))
 
 
 def _without_profile(result: Result, names: Sequence[str]) -> Result:
     """The result that says whose intervals need a profile and have none."""
-    lost = {p.name for p in result.estimates if p.remark == LOST}  # no interval is shown
+    # No interval is shown, or none can be wider.
+    lost = {p.name for p in result.estimates if p.remark == LOST or _fills_bounds(p)}
     names = [n for n in names if n not in lost]
     if not names:
         return result
@@ -271,8 +273,17 @@ def _without_profile(result: Result, names: Sequence[str]) -> Result:
     )
 
 
-def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:
-    if by.lower_end and by.upper_end:
+def _fills_bounds(one: Parameter) -> bool:
+    return all(map(is_reached, (one.lower, one.upper), one.bounds))
+
+
+def _with_interval(
+    one: Parameter, by: ParameterProfile, by_others: Sequence[Collection[str]] = ((), ())
+) -> Parameter:
+    """by_others: unknowns whose bounds end the interval below and above."""
+    ends = (by.lower_end or by_others[0], by.upper_end or by_others[1])
+    # Where measurements leave a direction open, the bounds of all that take part end it.
+    if (by.lower_end and by.upper_end) or (one.remark == LOST and all(ends)):
         return replace(one, lower=by.lower, upper=by.upper, remark=LOST)
     if one.remark == LOST:  # to first order alone, as where two unknowns exchange their values
         one = replace(one, remark="", standard_error=math.nan)

@@ -475,6 +475,8 @@ def _measure(result: ResultData) -> Iterator[str]:
             yield f"Measure {which} as well to determine {what}."
             lost = [n for n in lost if n not in one.unknowns]
     if lost:
+        separately = f"The measurements do not determine {listed(lost)} separately"
+        yield from (note for note in result.notes if note.startswith(separately))
         what = named_or_counted(lost)
         fix = "Fix some of them" if len(lost) > 1 else "Fix it"
         yield f"Not determined: {what}. {fix}, or measure more (see igpe.check and igpe.design)."

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -218,25 +218,39 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
     return lines
 
 
+def limits(
+    made: Profiles, bounds: Mapping[str, tuple[float, float]]
+) -> dict[str, tuple[set[str], ...]]:
+    """Which bounds end an interval below and above: of others, where the optimum is inside them.
+
+    bounds  unknown -> its bounds
+    """
+
+    def on_bounds(values: Iterable[float]) -> set[str]:
+        ends = zip(made.names, values, strict=True)
+        return {n for n, v in ends if any(is_reached(v, end) for end in bounds[n])}
+
+    already = on_bounds(made.parameters[n] for n in made.names)
+    return {
+        p.name: tuple(
+            set() if end else on_bounds(row) - already - {p.name}
+            for end, row in zip((p.lower_end, p.upper_end), p.others[[0, -1]].tolist(), strict=True)
+        )
+        for p in made.profiles
+    }
+
+
 def limited(made: Profiles, box: Box) -> list[str]:
-    """Which intervals end where other unknowns lie on bounds that the optimum is inside of."""
-
-    def on_bounds(values: FloatArray) -> set[str]:
-        own = box.select(made.names)
-        ends = zip(made.names, values.tolist(), own.lower.tolist(), own.upper.tolist(), strict=True)
-        return {n for n, v, low, high in ends if is_reached(v, low) or is_reached(v, high)}
-
-    already = on_bounds(np.array([made.parameters[n] for n in made.names]))
-    lines = []
-    for p in made.profiles:
-        sides = zip((p.lower_end, p.upper_end), p.others[[0, -1]], strict=True)
-        reached = set[str]().union(*(on_bounds(row) for end, row in sides if not end))
-        if others := sorted(reached - already - {p.name}):
-            lines.append(
-                f"The interval of {p.name} depends on the bounds of {listed(others)}: wider bounds "
-                "may widen the interval."
-            )
-    return lines
+    """Sentences on intervals that bounds of other unknowns end; see `limits`."""
+    own = box.select(made.names)
+    ends = zip(own.lower.tolist(), own.upper.tolist(), strict=True)
+    found = limits(made, dict(zip(made.names, ends, strict=True)))
+    return [
+        f"The interval of {name} depends on the bounds of {listed(sorted(set().union(*sides)))}: "
+        "wider bounds may widen the interval."
+        for name, sides in found.items()
+        if any(sides)
+    ]
 
 
 INCREMENTS = 4  # of the sum of squares, on each side
