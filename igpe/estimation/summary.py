@@ -49,7 +49,7 @@ from igpe.structure.identifiability.identifiability import (
 )
 from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.identifiability.solutions import Alternatives
-from igpe.structure.report import either, sentence
+from igpe.structure.report import besides, sentence
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
@@ -488,7 +488,7 @@ def _actions(steps: Steps) -> tuple[str, ...]:
         *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED)),
         *(
             f"No measured quantity depends on {n}, so igpe did not estimate {n}. Measure "
-            f"{either(structure[n].measure)} as well, or fix {n}."
+            f"{besides(structure[n].measure)}, or fix {n}."
             for n in lost
             if structure[n].measure
         ),

@@ -472,7 +472,8 @@ def _measure(result: ResultData) -> Iterator[str]:
         if one.measure and set(one.unknowns) & set(lost):
             which = " or ".join(listed(group) for group in one.measure[:3])
             what = listed(one.unknowns) if len(one.unknowns) <= MOST_NAMED else "them"
-            yield f"Measure {which} as well to determine {what}."
+            besides = "" if " at more times" in which else " as well"
+            yield f"Measure {which}{besides} to determine {what}."
             lost = [n for n in lost if n not in one.unknowns]
     if lost:
         separately = f"The measurements do not determine {listed(lost)} separately"

@@ -75,13 +75,14 @@ def sentence(finding: Finding) -> str:
 def _reached(finding: Finding) -> str:
     """How the measurements reach the unknown, and what else to measure."""
     equations = _named("equation", finding.equations)
-    more = either(finding.measure) if finding.measure else ""
+    more = besides(finding.measure) if finding.measure else ""
     if finding.reach is Access.ALGEBRAIC:
         form = f" ({finding.form.value})" if finding.form else ""
         return f"from the {_named('slope', finding.states, ' of')}: {equations}{form}"
     if finding.reach is Access.SMOOTHING:
         return f"start value, from the smoothed measurements of {in_words(finding.states)}"
     if finding.reach is Access.UNREACHABLE:
+        more = more.removesuffix(" as well")
         visible = f"measured quantity depends on it. Measuring {more} would make it identifiable."
         return f"not identifiable: no {visible if more else 'equation contains it.'}"
     if finding.implicit:
@@ -94,7 +95,7 @@ def _reached(finding: Finding) -> str:
             "estimated from the dynamics (step 4): step 3 does not support events, steady-state "
             "starts, or conditions that depend on unknowns or states"
         )
-    wish = f"; measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
+    wish = f"; measuring {more} would allow a direct estimate (step 3)" * bool(more)
     return f"estimated from the dynamics (step 4){wish}"
 
 
@@ -160,10 +161,8 @@ def _freeing(own: Sequence[Finding]) -> str:
     """By measuring what all of them become identifiable, or else each."""
     sets = {f.unknown: f.freeing for f in own if f.freeing}
     if len(set(sets.values())) == 1 and len(sets) == len(own):
-        return f"; measuring {either(own[0].freeing)} as well would make them identifiable"
-    return "".join(
-        f"; measuring {either(v)} as well would make {n} identifiable" for n, v in sets.items()
-    )
+        return f"; measuring {besides(own[0].freeing)} would make them identifiable"
+    return "".join(f"; measuring {besides(v)} would make {n} identifiable" for n, v in sets.items())
 
 
 def _certainty(exact: Identifiability) -> list[str]:
@@ -217,6 +216,12 @@ def _how(exact: Identifiability) -> str:
 
 def _named(noun: str, names: Sequence[str], link: str = "") -> str:
     return f"{noun}{'s' * (len(names) != 1)}{link} {in_words(names)}"
+
+
+def besides(options: Sequence[tuple[str, ...]]) -> str:
+    """Sets of what to measure besides what is measured: x1 as well; x1 at more times."""
+    words = either(options)
+    return words if " at more times" in words else f"{words} as well"
 
 
 def either(options: Sequence[tuple[str, ...]]) -> str:

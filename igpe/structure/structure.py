@@ -37,6 +37,7 @@ from igpe.structure.identifiability.identifiability import (
     Dependence,
     Finding,
     Identifiability,
+    as_wish,
     identifiability,
     undecided,
 )
@@ -390,7 +391,8 @@ class _Judge:
             else:
                 options = self.additional[k].alternatives(name)
             for names in options:
-                where.setdefault(names, []).append(k)
+                known = self.problem.experiments[k].measured
+                where.setdefault(as_wish(names, known), []).append(k)
         fewest = min(map(len, where), default=0)
         run = {k: self.problem.experiments[k].name for k in mine}
         return tuple(

@@ -95,6 +95,16 @@ def test_one_measured_species_leaves_its_reaction_to_the_dynamics_and_the_other_
     )
 
 
+def test_what_is_measured_once_is_to_be_measured_at_more_times():
+    table = pd.DataFrame({"time": [2.0], "C": [1.0]})
+    found = analyse(chain(Experiment(table, start_time=0.0, start=ABC)), most_work=1e7)
+    assert found["k2"].measure == (("A", "B"), ("B", "C at more times"))
+    assert "; measuring A and B, or B and C at more times would allow" in str(found)
+    assert ("C at more times",) in found["k2"].freeing
+    assert "C as well" not in str(found)
+    assert "times as well" not in str(found)
+
+
 def test_both_educts_measured_make_the_rate_algebraic():
     found = analyse(six("x1", "x2"))
     assert found.names(Access.ALGEBRAIC) == ("k1",)

@@ -6,7 +6,7 @@ are in docs/identifiability.md. `Finding` is what structure analysis says about 
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -349,6 +349,9 @@ def _exact(
         return undecided(names, LONG)
     rows = sensitivity_rows(experiments, len(names), seed, most_work)
     result = _judged(rows, names, nuisance)
+    known = set[str].intersection(*({*e.measured} for e in problem.experiments))
+    measure = {n: tuple(as_wish(s, known) for s in sets) for n, sets in result.measure.items()}
+    result = replace(result, measure=measure)
     if not count:
         return result
     proved = {names[i]: 1 for i in sorted(unique(experiments, len(names), seed=seed))}
@@ -373,6 +376,11 @@ def _exact(
     values = {names[i]: number for i, number in counted.values.items()} | proved
     why = "" if own <= values.keys() else counted.why
     return replace(result, values=values, alternatives=counted.alternatives, why_not=why)
+
+
+def as_wish(names: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """What to measure as well, in words; known: what is measured, but too few times."""
+    return tuple(f"{n} at more times" if n in known else n for n in names)
 
 
 def _judged(rows: ExactRows, names: Sequence[str], nuisance: Sequence[str]) -> Identifiability:
