@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from igpe.core.arrays import FloatArray, typical
+from igpe.core.arrays import FloatArray, IntArray, typical
 from igpe.numerics.statistics.covariance import chi_squared_probability
 from igpe.numerics.statistics.lack_of_fit import (
     CLEAR,
@@ -24,6 +24,9 @@ from igpe.numerics.statistics.lack_of_fit import (
 
 ROUNDING = 1e-6  # of the largest measurement: residuals below it are no measurement errors
 CUT_OFF = 3.0  # standard deviations above a limit, from where 0.1 % of values are below it
+MISSED = 2.0  # median residual, in standard deviations, of a series that the model misses
+SERIES = 5  # measurements that show it
+TWO_DIGITS = 100  # below it, two digits need no power of ten
 COLUMNS = ["experiment", "name", "test", "statistic", "p", "verdict"]
 
 
@@ -45,16 +48,25 @@ def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.Dat
             continue  # rounding has a pattern of its own
         order = at[np.argsort(rows["time"].to_numpy(), kind="stable")]
         tests += [(*where, t) for t in all_tests(standard[order])]
-        if np.isfinite(odd[at]).all():
+        if np.isfinite(odd[at]).all() and not _is_missed(odd, at):
             worst = int(np.argmax(np.abs(odd[at])))
             p = float(outlier_p(odd[at], left)[worst])
             off, time = odd[at][worst], rows["time"].iloc[worst]
-            says = (
-                f"the measurement at time {time:g} is off by {abs(off):.2g} standard deviations: "
-            )
+            size = f"{abs(off):.2g}" if abs(off) < TWO_DIGITS else f"{abs(off):.0f}"
+            says = f"the measurement at time {time:g} is off by {size} standard deviations: "
             tests.append((*where, Tested("outlier", float(off), p, f"{says}an outlier")))
     rows_of = [(e, n, t.test, t.statistic, t.p, _verdict(t, len(tests))) for e, n, t in tests]
     return pd.DataFrame(rows_of, columns=COLUMNS)
+
+
+def _is_missed(odd: FloatArray, at: IntArray) -> bool:
+    """Whether the model misses the series as a whole: no single measurement is to blame then.
+
+    odd, at  studentised residuals of all measurements, and places of those of the series. Few
+             measurements show it only together with all others
+    """
+    these = odd[at] if len(at) >= SERIES else odd[np.isfinite(odd)]
+    return bool(np.median(np.abs(these)) > MISSED)
 
 
 def outliers(points: pd.DataFrame, degrees: int, *, robust: bool = False) -> pd.DataFrame:

@@ -48,6 +48,17 @@ def test_an_outlier_is_flagged_and_told():
     assert found.points["leverage"].sum() == pytest.approx(2)
 
 
+def test_no_measurement_is_an_outlier_where_the_model_misses_all():
+    problem = line(0.01, seed=7)
+    table = problem.experiments[0].table().reset_index()
+    table["A"] += (TIMES - TIMES.mean()) ** 2
+    table.loc[4, "A"] += 2.0
+    found = igpe.estimate(problem.with_data(table))
+    assert found.adequacy.lacks
+    assert "outlier" not in " ".join(found.actions)
+    assert "outlier" not in set(found.residual_tests()["test"])
+
+
 def test_leverages_stand_beside_their_measurements():
     """Of a line they are known: 1/n + (t - mean)^2 / sum."""
     found = igpe.estimate(line(0.2, runs=2)).points
