@@ -13,6 +13,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.shooting.residuals import OVERHEAD, Residuals, runs_of
 from igpe.equations.compiled import compiled
+from igpe.structure.identifiability.identifiability import Access
 
 TIMES = np.linspace(0.0, 10.0, 11)
 TRUTH = {"k": 0.3, "r": 0.2, "f": 3.0, "total": 2.0}
@@ -66,6 +67,13 @@ def test_it_starts_at_rest_with_conserved_sums(steady, u):
     assert first == pytest.approx([2.0 - b, b, np.sqrt(3.0 * b)], rel=1e-12)
     moved = table["A"].iloc[1] - table["A"].iloc[0]
     assert moved == pytest.approx(0.0, abs=1e-9) if u == 0.5 else moved < -0.1
+
+
+def test_an_unknown_that_counts_only_before_the_start_is_seen():
+    reach = igpe.check(posed(steady={"u": 0.5}, u=0.0), identifiability=False)["k"].reach
+    assert reach is Access.DYNAMIC
+    reach = igpe.check(posed(steady=True, u=0.0), identifiability=False)["k"].reach
+    assert reach is Access.UNREACHABLE
 
 
 def off_differences(problem):

@@ -144,7 +144,9 @@ def pose(problem: Problem, index: int) -> PosedEquations:
 
 def _without_zeros(experiment: Experiment, u: Any, columns: list[Any]) -> list[Any]:
     """The columns without what an input of 0 takes away: it joins nothing."""
-    none = [i for i, v in enumerate(experiment.inputs.values()) if v == 0.0]  # tables are not
+    before = experiment.steady or {}  # what acts before a steady-state start counts as well
+    own = enumerate(experiment.inputs.items())
+    none = [i for i, (n, v) in own if v == before.get(n, 0.0) == 0.0]  # tables are not
     zeros = [ca.SX(0)] * len(none)
     found: list[Any] = ca.substitute(columns, [u[i] for i in none], zeros) if none else columns
     return found
