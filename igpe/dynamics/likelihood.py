@@ -243,12 +243,10 @@ def of_measurements(problem: Problem, at: Linearised) -> Linearised:
     That is the weights of a robust loss, and the rows that estimated standard deviations add.
     """
     if problem.sigma_estimated:
-        rows, first = [], 0
-        for e in problem.experiments:
-            which, count = deviations(e, e.measurements), len(e.measurements.value)
-            rows.append(np.arange(first, first + count))
-            first += count + (0 if which is None else int((which >= 0).sum()))
-        own = np.concatenate([*rows, np.arange(first, len(at.residual))])
+        m = sum(len(e.measurements.value) for e in problem.experiments)
+        which = [deviations(e, e.measurements) for e in problem.experiments]
+        k = sum(int((w >= 0).sum()) for w in which if w is not None)
+        own = np.r_[:m, m + k : len(at.residual)]  # in the order of `estimated_sigma.joined`
         return Linearised(at.residual[own], at.jacobian[own])
     loss = losses_of(problem)[-1]
     if loss.is_plain:

@@ -12,6 +12,7 @@ from scipy.stats import chi2, norm
 
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.likelihood import of_measurements
 from igpe.dynamics.shooting.residuals import Residuals
 
 TIMES = np.linspace(0.0, 4.0, 25)
@@ -132,6 +133,21 @@ def test_numbers_beside_estimated_ones_and_priors():
     assert more == pytest.approx(-norm.logpdf(0.7, 1.0, 0.01), rel=1e-5)
     found = igpe.SingleShooting().estimate(posed, START)
     assert 0.9 < found.parameters["k"] < 1.0
+
+
+def test_plain_residuals_of_several_experiments_are_those_of_the_measurements():
+    table, sigma = measured(), {"A": igpe.EstimatedSigma("sd")}
+    own = [("a", table[:9], 0.3), ("b", table[9:12], sigma), ("c", table[12:], sigma)]
+    runs = [igpe.Experiment(t, name=n, start={"A": 3.0}, sigma=s, start_time=0) for n, t, s in own]
+    priors = {"k": igpe.losses.NormalPrior(1.0, 0.01)}
+    posed = igpe.Problem(decay, parameters=["k", "sd"], experiments=runs, priors=priors)
+    k, sd = 0.6, 0.2
+    plain = of_measurements(posed, Residuals(posed, Automatic())(np.array([k, sd])))
+    errors = np.where(np.arange(25) < 9, 0.3, sd)
+    expected = (3.0 * np.exp(-k * table["time"]) - table["A"]) / errors
+    assert plain.residual == pytest.approx([*expected, (k - 1.0) / 0.01], rel=1e-5, abs=1e-6)
+    slopes = -3.0 * TIMES * np.exp(-k * TIMES) / errors
+    assert plain.jacobian[:, 0] == pytest.approx([*slopes, 100.0], rel=1e-5, abs=1e-6)
 
 
 def test_many_starts_find_it():
