@@ -1,5 +1,7 @@
 """Steady starts: values in closed form, derivatives against differences, and what is refused."""
 
+from itertools import cycle
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -74,6 +76,21 @@ def test_an_unknown_that_counts_only_before_the_start_is_seen():
     assert reach is Access.DYNAMIC
     reach = igpe.check(posed(steady=True, u=0.0), identifiability=False)["k"].reach
     assert reach is Access.UNREACHABLE
+
+
+@pytest.mark.parametrize(("noise", "is_found"), [(1e-11, True), (1e-5, False)])
+def test_steps_that_fall_to_rounding_have_converged(monkeypatch, noise, is_found):
+    resting = runs_of(posed(), Automatic())[0].simulation.intervals.resting
+    slopes, signs = resting._slopes, cycle([-1.0, 1.0])
+
+    def rounded(x, at):
+        here = slopes(x, at)
+        return here._replace(f=here.f + noise * next(signs))
+
+    monkeypatch.setattr(resting, "_slopes", rounded)
+    found = resting(np.array([*TRUTH.values()]))
+    assert (found.why == "") is is_found
+    assert not is_found or found.states[0] == pytest.approx(0.4 / 0.35, rel=1e-9)
 
 
 def off_differences(problem):

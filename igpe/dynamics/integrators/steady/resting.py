@@ -42,6 +42,7 @@ GROWS = 3e-6  # real part of an eigenvalue, of the largest
 SINGULAR = 1e-13  # of the largest singular value of equilibrated equations
 ITERATIONS = 20
 EXACT = 1e-13
+ROUNDED = 1e-9  # below, steps that no longer fall are rounding errors
 NO_REASON = "The integration broke down."
 
 MOVES = (
@@ -257,14 +258,17 @@ class Resting:
     def _exact(self, states: FloatArray, conserved: FloatArray, at: RestPoint) -> FloatArray | str:
         """The state at rest (n_x,) next to the last row; or why there is none."""
         x: FloatArray = states[-1].copy()
+        last = np.inf
         for _ in range(ITERATIONS):
             here = self._slopes(x, at)
             step = _solved(here.by_x, conserved, -here.f, conserved @ (states[0] - x))
             if step is None:
                 return DEGENERATE
             x = x + step
-            if (np.abs(step) <= EXACT * np.maximum(np.abs(x), 1.0)).all():
+            size = float((np.abs(step) / np.maximum(np.abs(x), 1.0)).max())
+            if size <= EXACT or last <= size <= ROUNDED:
                 break
+            last = size
         else:
             return DEGENERATE
         if not (np.abs(x - states[-1]) <= NEAR * np.maximum(np.abs(x), 1.0)).all():
