@@ -249,6 +249,7 @@ class Conditions:
     def model(self, outputs: Mapping[str, tuple[Any, ...]]) -> ConditionModel:
         """The model of this experiment; outputs are expressions over time in each period."""
         taken = {TIME, *self.sbml.rates, *self.sbml.rules, *outputs}
+        taken |= {*self.periods[0].estimated, *(s.name for s in self.kept.values())}
         period = symbol(free_name("period", taken))
         rules, rates = (
             {n: self._course(self.over_time(e, keeps=True), period) for n, e in family.items()}

@@ -278,6 +278,24 @@ def test_conditions_on_the_time_that_are_over_at_the_start_make_no_input(tmp_pat
     assert told["A"].to_numpy() == pytest.approx(np.exp([0.0, -1.4]), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["period", "switch_1"])
+def test_estimated_parameters_may_be_called_like_inputs_of_igpe(tmp_path, name):
+    document = small.decay()
+    small.parameter(document.getModel(), "n", 9.0)
+    small.law(document.getModel(), "V * k * A^n * piecewise(0.5, time < 1, 1)")
+    conditions = pd.DataFrame({"conditionId": ["c1", "c0"], "A": [1.0, np.nan], "n": [2, 1]})
+    renamed = {
+        "parameters": small.PARAMETERS.replace("sd", name),
+        "observables": small.OBSERVABLES.replace("sd", name),
+        "measurements": small.measurements().assign(preequilibrationConditionId="c0"),
+    }
+    problem = igpe.petab.read_petab(
+        small.write(tmp_path, document, conditions=conditions, **renamed)
+    )
+    told = igpe.simulate(problem, {"k": 0.7, "A0": 2.0, name: 0.1}, [0.0, 1.0])
+    assert told["A"].to_numpy() == pytest.approx([1.0, 1 / 1.35], rel=1e-6)
+
+
 def test_what_is_measured_at_rest_is_an_experiment_of_its_own(tmp_path):
     table = small.measurements()
     table.loc[table.index[-1], "time"] = np.inf  # of B
