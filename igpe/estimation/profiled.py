@@ -33,8 +33,8 @@ from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
-from igpe.uncertainty.path import End
-from igpe.uncertainty.profile import ParameterProfile, Profiles, limited, limits, profile, widened
+from igpe.uncertainty.path import End, limited, limits
+from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
 
 USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined

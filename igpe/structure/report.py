@@ -91,10 +91,7 @@ def _reached(finding: Finding) -> str:
             f"{in_words(finding.implicit)} cannot be written in closed form"
         )
     if finding.switches:
-        return (
-            "estimated from the dynamics (step 4): step 3 does not support events, steady-state "
-            "starts, or conditions that depend on unknowns or states"
-        )
+        return "estimated from the dynamics (step 4)"  # `Structure.switching` says why, once
     wish = f"; measuring {more} would allow a direct estimate (step 3)" * bool(more)
     return f"estimated from the dynamics (step 4){wish}"
 

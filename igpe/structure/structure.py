@@ -11,10 +11,12 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
-from igpe.core.names import Suggesting
+from igpe.core.markup import listed
+from igpe.core.names import Suggesting, in_words
 from igpe.dynamics.shooting.base import beside_constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
+from igpe.equations.reading.pieces import moved_jumps
 from igpe.equations.symbols import stack
 from igpe.equations.system import Reduction
 from igpe.problem.plausibility import warnings_about
@@ -165,6 +167,7 @@ class Structure(Suggesting):
     experiments names of the experiments
     warnings    sentences about possible mistakes in the problem
     reductions  how a higher index was reduced, for experiments whose equations had one
+    switching   what of the problem step 3 does not support, such as events
     """
 
     findings: tuple[Finding, ...]
@@ -178,6 +181,7 @@ class Structure(Suggesting):
     experiments: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()
+    switching: tuple[str, ...] = ()
 
     def __getitem__(self, unknown: str) -> Finding:
         """The finding about one unknown; KeyError if there is no such free unknown."""
@@ -229,6 +233,8 @@ class Structure(Suggesting):
 
     def _remarks(self) -> list[str]:
         remarks = report.remarks(self.groups, self.surplus, self.exact)
+        if self.switching and any(f.switches and not f.implicit for f in self.findings):
+            remarks.insert(0, f"Step 3 does not support {listed(self.switching)}.")
         return [*remarks, *self.index_notes, *self.warnings]
 
     @property
@@ -274,6 +280,20 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         experiments=tuple(e.name for e in problem.experiments),
         warnings=(*warnings_about(problem), *filter(None, [beside_constraints(problem)])),
         reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
+        switching=_switching(problem),
+    )
+
+
+def _switching(problem: Problem) -> tuple[str, ...]:
+    """What step 3 does not support, of what the experiments have."""
+    systems, experiments = compiled(problem).systems, problem.experiments
+    pairs = zip(experiments, systems, strict=True)
+    names = dict.fromkeys(name for e, s in pairs for name in moved_jumps(problem, e, s))
+    where = f" ({in_words([*names])})"
+    return (
+        *["events"] * any(s.events for s in systems),
+        *["steady-state starts"] * any(e.steady is not None for e in experiments),
+        *[f"conditions that depend on unknowns or states{where}"] * bool(names),
     )
 
 

@@ -21,7 +21,7 @@ points by a cubic with their values and slopes.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -29,8 +29,9 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
+from igpe.core.box import Box, is_reached
 from igpe.core.errors import EstimationFailed
+from igpe.core.markup import listed
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.guess import first_meshes
@@ -492,3 +493,37 @@ def _between(
         z = [float(np.sqrt(max(p.cost - floor, 0.0))) for p in (inner, outer)]
         share = (np.sqrt(rise) - z[0]) / (z[1] - z[0])
     return float(inner.at + min(max(share, 0.01), 0.99) * gap)
+
+
+def limits(made: Any, bounds: Mapping[str, tuple[float, float]]) -> dict[str, tuple[set[str], ...]]:
+    """Which bounds end an interval below and above: of others, where the optimum is inside them.
+
+    made    `igpe.uncertainty.profile.Profiles`, which stand above this module
+    bounds  unknown -> its bounds
+    """
+
+    def on_bounds(values: Iterable[float]) -> set[str]:
+        ends = zip(made.names, values, strict=True)
+        return {n for n, v in ends if any(is_reached(v, end) for end in bounds[n])}
+
+    already = on_bounds(made.parameters[n] for n in made.names)
+    return {
+        p.name: tuple(
+            set() if end else on_bounds(row) - already - {p.name}
+            for end, row in zip((p.lower_end, p.upper_end), p.others[[0, -1]].tolist(), strict=True)
+        )
+        for p in made.profiles
+    }
+
+
+def limited(made: Any, box: Box) -> list[str]:
+    """Sentences on intervals that bounds of other unknowns end; see `limits`."""
+    own = box.select(made.names)
+    ends = zip(own.lower.tolist(), own.upper.tolist(), strict=True)
+    found = limits(made, dict(zip(made.names, ends, strict=True)))
+    return [
+        f"The interval of {name} depends on the bounds of {listed(sorted(set().union(*sides)))}: "
+        "wider bounds may widen the interval."
+        for name, sides in found.items()
+        if any(sides)
+    ]

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from igpe.core.box import Box, is_reached
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
-from igpe.core.markup import Rows, Shown, listed, number
+from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
@@ -55,6 +55,7 @@ from igpe.uncertainty.path import (
     Walk,
     WalkSteps,
     collocated,
+    limited,
     walk,
 )
 
@@ -216,41 +217,6 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
                 "fails or the constraints cannot be satisfied."
             )
     return lines
-
-
-def limits(
-    made: Profiles, bounds: Mapping[str, tuple[float, float]]
-) -> dict[str, tuple[set[str], ...]]:
-    """Which bounds end an interval below and above: of others, where the optimum is inside them.
-
-    bounds  unknown -> its bounds
-    """
-
-    def on_bounds(values: Iterable[float]) -> set[str]:
-        ends = zip(made.names, values, strict=True)
-        return {n for n, v in ends if any(is_reached(v, end) for end in bounds[n])}
-
-    already = on_bounds(made.parameters[n] for n in made.names)
-    return {
-        p.name: tuple(
-            set() if end else on_bounds(row) - already - {p.name}
-            for end, row in zip((p.lower_end, p.upper_end), p.others[[0, -1]].tolist(), strict=True)
-        )
-        for p in made.profiles
-    }
-
-
-def limited(made: Profiles, box: Box) -> list[str]:
-    """Sentences on intervals that bounds of other unknowns end; see `limits`."""
-    own = box.select(made.names)
-    ends = zip(own.lower.tolist(), own.upper.tolist(), strict=True)
-    found = limits(made, dict(zip(made.names, ends, strict=True)))
-    return [
-        f"The interval of {name} depends on the bounds of {listed(sorted(set().union(*sides)))}: "
-        "wider bounds may widen the interval."
-        for name, sides in found.items()
-        if any(sides)
-    ]
 
 
 INCREMENTS = 4  # of the sum of squares, on each side

@@ -244,7 +244,9 @@ def test_identifiability_with_events_is_decided_by_integration():
 def test_estimate_leaves_switches_to_the_dynamics():
     known = {"full": 1.0} | {name: TRUTH[name] for name in ("k", "c", "td")}
     problem = posed(EVENTS[:2], values=measured()).fixing(known)
-    assert "step 3 does not support events" in str(igpe.check(problem))
+    found = igpe.check(problem)
+    assert str(found).count("Step 3 does not support events and conditions") == 1
+    assert found.findings[0].switches
     result = igpe.estimate(problem, certify=False)
     assert result.parameters["t0"] == pytest.approx(TRUTH["t0"], abs=0.3)
 

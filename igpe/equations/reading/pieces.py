@@ -214,6 +214,15 @@ def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
     return is_moved
 
 
+def moved_jumps(problem: Problem, experiment: Experiment, system: System) -> list[str]:
+    """Names of what jumps where a free unknown or a state moves the jump."""
+    return [
+        name
+        for name, condition in system.jumps
+        if any(True for _ in _moved_by(problem, experiment, system, condition))
+    ]
+
+
 def _is_followed(system: System, condition: Any) -> bool:
     """Whether it is a comparison that time or states decide, or is put together of such."""
     if condition.op() in {ca.OP_AND, ca.OP_OR, ca.OP_NOT}:
