@@ -1,5 +1,6 @@
 """Standard deviations that are estimated: maximum likelihood, against SciPy's own minimisation."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,9 @@ from scipy.stats import chi2, norm
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import of_measurements
+from igpe.dynamics.shooting.estimated_sigma import likelihood_residuals
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.numerics.least_squares.base import Linearised, have_squares
 
 TIMES = np.linspace(0.0, 4.0, 25)
 START = {"k": 0.8, "sd": 0.5}
@@ -148,6 +151,15 @@ def test_plain_residuals_of_several_experiments_are_those_of_the_measurements():
     assert plain.residual == pytest.approx([*expected, (k - 1.0) / 0.01], rel=1e-5, abs=1e-6)
     slopes = -3.0 * TIMES * np.exp(-k * TIMES) / errors
     assert plain.jacobian[:, 0] == pytest.approx([*slopes, 100.0], rel=1e-5, abs=1e-6)
+
+
+def test_derivatives_that_overflow_are_refused_without_a_warning():
+    plain = Linearised(np.array([1.0, 1e200]), np.array([[np.inf, 0.0], [1e200, 1.0]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spread, slope = np.array([0.0, 1e-200]), np.array([[0.0, np.inf], [0.0, 0.0]])
+        at = likelihood_residuals(plain, spread, slope, np.array([True, True]))
+    assert not have_squares(*at)
 
 
 def test_many_starts_find_it():

@@ -48,7 +48,7 @@ def likelihood_residuals(
     NaN where some s is not positive
     """
     s, by_unknown = spread[estimated], slope[estimated]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # what is no number afterwards is refused (`have_squares`)
         factor = np.ones(len(spread))
         factor[estimated] = np.where(s > 0, 1 / s, np.nan)
         z = plain.residual * factor
@@ -56,6 +56,6 @@ def likelihood_residuals(
         root = np.sqrt(2.0) * np.maximum(np.abs(z[estimated]) / FAR, 1.0)
         own = (1 - z[estimated] ** 2) / root
         relative = by_unknown * factor[estimated][:, None]
-    residual = np.concatenate([z, own])
-    jacobian = np.vstack([plain.jacobian * factor[:, None], root[:, None] * relative])
-    return Linearised(residual, jacobian, plain.offset + logarithms - float(own @ own))
+        jacobian = np.vstack([plain.jacobian * factor[:, None], root[:, None] * relative])
+        offset = plain.offset + logarithms - float(own @ own)
+    return Linearised(np.concatenate([z, own]), jacobian, offset)
