@@ -27,6 +27,7 @@ CUT_OFF = 3.0  # standard deviations above a limit, from where 0.1 % of values a
 MISSED = 2.0  # median residual, in standard deviations, of a series that the model misses
 SERIES = 5  # measurements that show it
 TWO_DIGITS = 100  # below it, two digits need no power of ten
+FOLLOWED = 0.75  # leverage from where a residual has less than half of the measurement's error
 COLUMNS = ["experiment", "name", "test", "statistic", "p", "verdict"]
 
 
@@ -47,14 +48,13 @@ def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.Dat
         if rows["residual"].abs().max() <= ROUNDING * rows["measured"].abs().max():
             continue  # rounding has a pattern of its own
         order = at[np.argsort(rows["time"].to_numpy(), kind="stable")]
-        tests += [(*where, t) for t in all_tests(standard[order])]
+        time = points["time"].to_numpy(dtype=float)[order]
+        tests += [(*where, t) for t in all_tests(standard[order], time)]
         if np.isfinite(odd[at]).all() and not _is_missed(odd, at):
             worst = int(np.argmax(np.abs(odd[at])))
             p = float(outlier_p(odd[at], left)[worst])
-            off, time = odd[at][worst], rows["time"].iloc[worst]
-            size = f"{abs(off):.2g}" if abs(off) < TWO_DIGITS else f"{abs(off):.0f}"
-            says = f"the measurement at time {time:g} is off by {size} standard deviations: "
-            tests.append((*where, Tested("outlier", float(off), p, f"{says}an outlier")))
+            says = f"{_off(rows.iloc[worst], float(odd[at][worst]))}: an outlier"
+            tests.append((*where, Tested("outlier", float(odd[at][worst]), p, says)))
     rows_of = [(e, n, t.test, t.statistic, t.p, _verdict(t, len(tests))) for e, n, t in tests]
     return pd.DataFrame(rows_of, columns=COLUMNS)
 
@@ -67,6 +67,22 @@ def _is_missed(odd: FloatArray, at: IntArray) -> bool:
     """
     these = odd[at] if len(at) >= SERIES else odd[np.isfinite(odd)]
     return bool(np.median(np.abs(these)) > MISSED)
+
+
+def _off(point: pd.Series, odd: float) -> str:
+    """How far a point is off; `odd` residuals in their own standard deviations.
+
+    Where the fit follows a measurement, its residual is much less uncertain than itself.
+    """
+    size = f"{abs(odd):.2g}" if abs(odd) < TWO_DIGITS else f"{abs(odd):.0f}"
+    leverage = point.get("leverage", 0.0)
+    if leverage > FOLLOWED:
+        return (
+            f"the residual at time {point['time']:g} is {size} times its own standard "
+            f"deviation, which is small because the fit follows this measurement (leverage "
+            f"{leverage:.2g})"
+        )
+    return f"the measurement at time {point['time']:g} is off by {size} standard deviations"
 
 
 def outliers(points: pd.DataFrame, degrees: int, *, robust: bool = False) -> pd.DataFrame:

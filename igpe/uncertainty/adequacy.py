@@ -47,6 +47,7 @@ FEWEST = 3  # degrees of freedom that can show lack of fit
 BEYOND_CHANCE = 1e-6  # probability of so few changes of sign in any of the series
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
 APART = 3.0  # standard deviations by which an experiment's mean residual is off
+COURSE = 4  # different times of a series, for its residuals to have an order
 MOST = 3  # series that are named
 ROUNDED = "The residuals are rounding errors."
 NOTHING_LEFT = (
@@ -259,7 +260,10 @@ class _Tested:
 
         They count only where chance is out of the question, so that nothing else changes.
         """
-        runs = [runs_test(self._of(j)).p for j in range(len(evidence.series))]
+        runs = [
+            runs_test(self._of(j)).p if self._times(j) >= COURSE else 1.0
+            for j in range(len(evidence.series))
+        ]
         p = np.minimum(len(runs) * np.array(runs), 1.0)
         clear = np.where(p < BEYOND_CHANCE, p, 1.0)
         series = np.minimum(evidence.series, clear)
@@ -269,9 +273,15 @@ class _Tested:
         """Residuals of a series, in the order of time."""
         return self.residuals.value[np.flatnonzero(self.residuals.series == series)]
 
+    def _times(self, series: int) -> int:
+        """How many different times a series has: replicates are no course over time."""
+        return len(np.unique(self.residuals.time[self.residuals.series == series]))
+
     def pattern(self, series: int) -> str:
         """What is odd about a series: too few changes of sign, if that is it (runs test)."""
         residual = self._of(series)
+        if self._times(series) < COURSE:
+            return "are not around 0"
         if runs_test(residual).p > ODD:
             return "are not random over time"
         signs = residual[residual != 0] > 0

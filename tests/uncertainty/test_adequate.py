@@ -12,7 +12,7 @@ from small_problems import TIMES, line, line_model
 
 import igpe
 from igpe.estimation import tables
-from igpe.results.residual_table import Adequacy
+from igpe.results.residual_table import Adequacy, residual_table
 from igpe.uncertainty.adequacy import LinearisedFit, adequacy
 
 RATES = {"T300": 0.35, "T320": 0.5, "T340": 0.7}
@@ -187,6 +187,29 @@ def test_a_measurement_that_the_fit_goes_through_is_no_outlier():
     assert told.outliers().empty
     tests = told.residual_tests().set_index("test")
     assert tests.loc["outlier", "verdict"] == "Nothing unusual."
+
+
+@pytest.mark.parametrize(
+    ("leverage", "says"),
+    [
+        (0.1, "The measurement at time 0 is off by 5.3 standard deviations: an outlier"),
+        (0.9964, "The residual at time 0 is 8.3 times its own standard deviation, which is small"),
+    ],
+)
+def test_the_residual_of_a_measurement_that_the_fit_follows_is_small(leverage, says):
+    off = 5.0 if leverage < 0.5 else 0.5
+    table = points(time=np.arange(len(TIMES)), residual=0.1 * off, leverage=leverage)
+    tests = residual_table(table, float("nan"), 9).set_index("test")
+    assert tests.loc["outlier", "verdict"].startswith(says)
+
+
+def test_replicates_at_one_time_are_no_course():
+    verdict = adequacy(
+        points(residual=0.3 + points()["residual"], time=8.0),
+        linear(jacobian=np.zeros((len(TIMES), 2)), held=np.ones(2, dtype=bool)),
+        10,
+    )
+    assert "Residuals of A are not around 0 (p < 0.01)." in verdict.reasons
 
 
 def robustly(problem, **changed):

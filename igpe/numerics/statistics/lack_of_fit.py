@@ -411,8 +411,13 @@ def exact_probability(p: float) -> str:
     return f"p < {ROUNDING:g}" if p < ROUNDING else f"p = {p:.2g}"
 
 
-def all_tests(residual: FloatArray) -> list[Tested]:
-    """Of one measured quantity in one experiment, in the order of time; none of too few."""
+def all_tests(residual: FloatArray, time: FloatArray | None = None) -> list[Tested]:
+    """Of one measured quantity in one experiment, in the order of time; none of too few.
+
+    time  of each; None: all differ. Replicates at few times have no order to be tested.
+    """
     if len(residual) < FEWEST:
         return []
-    return [runs_test(residual), ljung_box(residual), normality(residual)]
+    is_course = time is None or len(np.unique(time)) >= FEWEST
+    ordered = [runs_test(residual), ljung_box(residual)] if is_course else []
+    return [*ordered, normality(residual)]

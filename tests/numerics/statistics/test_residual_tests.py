@@ -104,3 +104,5 @@ def test_an_outlier_is_judged_among_all():
 def test_too_few_are_not_tested():
     assert all_tests(np.ones(7)) == []
     assert [t.test for t in all_tests(np.arange(8.0))] == ["runs", "autocorrelation", "normality"]
+    times = np.repeat([1.0, 2.0], 4)
+    assert [t.test for t in all_tests(np.arange(8.0), times)] == ["normality"]  # replicates
