@@ -38,7 +38,7 @@ class Event(Suggesting):
     measured  whether a measurement at the time of the event shows the states "before" or "after"
               the event
     at_start  whether the event happens at the start of the experiment if `when` is already true at
-              that time
+              that time. At its limit, a condition with >= is true, and one with > is not
     before    whether the event can also happen before the experiment, while the model approaches
               its initial steady state. For such an event, `at_start` refers to the start of this
               phase. At the start of the experiment, such an event happens only if an input or

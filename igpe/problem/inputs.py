@@ -19,6 +19,7 @@ from igpe.core.names import closest
 from igpe.problem.tables import numbers
 
 SAME = 4  # units in the last place: times as close are one
+SMALLEST = 1e-3  # a time nearer to 0 is as uncertain as this one
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,11 @@ def evaluate(value: Input, time: float, *, before: bool = False) -> float:
 def just_before(time: float) -> float:
     """A time before any jump that lies at `time` up to rounding."""
     return float(time - SAME * np.spacing(abs(time)))
+
+
+def just_after(time: float) -> float:
+    """A time after any jump that lies at `time` up to rounding; after 0 no denormal number."""
+    return float(time + SAME * np.spacing(max(abs(time), SMALLEST)))
 
 
 def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:

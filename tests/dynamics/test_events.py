@@ -271,6 +271,23 @@ def test_a_condition_that_is_true_at_the_start(at_start, expected):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+BORDER = {
+    "above": (lambda m, t: m.B[t] > 0, False, [1.0, 3.0]),
+    "not below": (lambda m, t: m.B[t] >= 0, False, [1.0, 1.0]),
+    "not above": (lambda m, t: m.B[t] <= 0, True, [3.0, 3.0]),
+}
+
+
+@pytest.mark.parametrize("name", BORDER)
+def test_a_condition_at_its_limit_at_the_start_becomes_true_as_it_is_written(name):
+    """B grows from 0."""
+    when, at_start, expected = BORDER[name]
+    measured = "after" if at_start else "before"
+    event = Event(when=when, set={"A": 3.0}, at_start=at_start, measured=measured)
+    found = igpe.simulate(posed([event]), TRUTH, times=[0.0, 1e-9])["A"].to_numpy()
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_linear_or_held_input_decides_too():
     def fed(times):
         m = model(times)

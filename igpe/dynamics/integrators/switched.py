@@ -57,6 +57,7 @@ from igpe.dynamics.integrators.switches import (
     timed,
 )
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.problem.inputs import just_after
 
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
@@ -312,11 +313,18 @@ class _Course:
             self._begin_with(rest)
 
     def _begin_with(self, rest: Rest | None) -> None:
-        """Events whose condition is true at the start and counts there."""
+        """Events whose condition is true at the start and counts there, or is true just after."""
+        gaps = self._slopes(after=True).gaps if self.local.watched else self.size
         for j, jump in enumerate(self.given.jumps):
-            if jump.at_start and self.true[jump.gap] and not (rest is not None and jump.before):
+            if jump.gap is None or (rest is not None and jump.before):
+                continue
+            is_zero = jump.gap in self.local.watched and gaps[jump.gap] == 0
+            later = self.true[jump.gap]
+            now = jump.closed if is_zero else later
+            if (now and jump.at_start) or (later and not now):
                 (delay,), by = timed(self.local.delay[j], self.q)
-                self._plan(Due(self.t + delay, 1 + j, self._wide(by[0]), jump=j))
+                time = self.t if now else just_after(self.t)
+                self._plan(Due(time + delay, 1 + j, self._wide(by[0]), jump=j))
         if rest is None or not self.of.carries:
             return
         carried = [jump for jump in self.given.jumps if jump.before]

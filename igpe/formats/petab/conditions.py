@@ -33,7 +33,7 @@ from igpe.formats.petab.formulas import (
 )
 from igpe.formats.petab.sbml import Sbml, SbmlEvent
 from igpe.problem.events import Event
-from igpe.problem.inputs import Table, just_before, step_input
+from igpe.problem.inputs import Table, just_after, just_before, step_input
 
 FIRST = 1e9  # priority of what conditions set: before all events of the model
 
@@ -351,8 +351,11 @@ class Conditions:
         if not priority.is_number:
             raise unread(event, f"its priority {priority} is not a number")
         sets = {n: self._same(e, event, rules) for n, e in event.sets.items()}
-        start, trigger = self.timeline.start, boolean(trigger)
+        start = self.timeline.start
+        trigger = boolean(_decided(trigger, start))
         read = EventReading(event, trigger, sets, delay, float(priority), start, period)
+        if not self.timeline.is_steady:
+            read = read._replace(begins=boolean(self.periods[0].resolved(event.trigger)))
         return self._before(read, rules) if self.timeline.is_steady else read
 
     def _before(self, read: EventReading, rules: Mapping[str, Any]) -> EventReading:
@@ -442,7 +445,7 @@ def _decided(expression: Any, start: float) -> Any:
     swaps = {}
     for atom in comparisons(expression):
         crossing = _crossing(atom)
-        if crossing is not None and crossing <= start:
+        if crossing is not None and _jump(atom, crossing) <= start:
             swaps[atom] = library("sympy").S(_sides(atom, crossing)[1])
     return expression.xreplace(swaps)
 
@@ -451,6 +454,15 @@ def _sides(atom: Any, crossing: float) -> tuple[bool, bool]:
     """Whether a condition on the time alone is true before and after it changes."""
     before, after = (inserted(atom, {TIME: number(crossing + side)}) for side in (-1.0, 1.0))
     return bool(before), bool(after)
+
+
+def _jump(atom: Any, crossing: float) -> float:
+    """When an input that stands for a condition on the time alone jumps.
+
+    What is measured at the crossing itself sees the side that the condition gives to it.
+    """
+    is_after = (atom.rel_op in ("<=", ">=")) == _sides(atom, crossing)[1]
+    return just_before(crossing) if is_after else just_after(crossing)
 
 
 def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> ConditionModel:
@@ -467,7 +479,8 @@ def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> Conditi
             continue
         before, after = _sides(atom, crossing)
         name = free_name(f"switch_{len(swaps) + 1}", taken)
-        inputs[name] = step_input([start, crossing], [float(before), float(after)])
+        times = [start, _jump(atom, crossing)]
+        inputs[name] = step_input(times, [float(before), float(after)])
         swaps[atom] = symbol(name) > sympy.Rational(1, 2)
     rates, rules, outputs = ({n: e.xreplace(swaps) for n, e in f.items()} for f in families)
     return replace(of, rates=rates, rules=rules, outputs=outputs, inputs=inputs)

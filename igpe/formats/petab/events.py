@@ -8,6 +8,7 @@ from igpe.core.errors import ModelError
 from igpe.formats.petab.formulas import (
     TIME,
     at_time,
+    comparisons,
     inserted,
     library,
     linear_in_time,
@@ -16,6 +17,7 @@ from igpe.formats.petab.formulas import (
 )
 from igpe.formats.petab.sbml import SbmlEvent
 from igpe.problem.events import Event
+from igpe.problem.inputs import just_after
 
 
 def unread(event: SbmlEvent, why: str) -> ModelError:
@@ -37,6 +39,7 @@ class EventReading(NamedTuple):
 
     start   of the experiment;  period: the symbol that counts periods
     before  the trigger before a steady-state start; None if the start is not steady
+    begins  the trigger at the very start; None if the start is steady
     """
 
     event: SbmlEvent
@@ -47,6 +50,7 @@ class EventReading(NamedTuple):
     start: float
     period: Any
     before: Any = None
+    begins: Any = None
 
     @property
     def formulas(self) -> tuple[Any, ...]:
@@ -72,7 +76,7 @@ class EventReading(NamedTuple):
         rules = {n: FormulaRule(e) for n, e in sets.items()}
         common: dict[str, Any] = {
             "set": rules, "delay": FormulaRule(self.delay), "priority": self.priority,
-            "measured": "after",
+            "measured": "after" if self._is_seen else "before",
         }  # fmt: skip
         if self.before in (None, library("sympy").false):
             return self._alone(common)
@@ -87,12 +91,24 @@ class EventReading(NamedTuple):
             return Event(at=self.start, **common) if happens else None
         time = self.time
         if time is not None and time.is_number:
-            at = max(float(time), self.start)
-            return Event(at=at, **common) if at > self.start or self.at_start else None
+            at = float(time) if _is_closed(self.trigger) else just_after(float(time))
+            happens = at > self.start or self.at_start
+            return Event(at=max(at, self.start), **common) if happens else None
         if time is not None and not self.event.at_start:
             return Event(at=FormulaRule(time), **common)
         is_steady = self.before is not None
         return Event(when=self._when, before=is_steady, at_start=self.event.at_start, **common)
+
+    @property
+    def _is_seen(self) -> bool:
+        """Whether a measurement at the very time of the event shows the states after it.
+
+        States pass no limit at such a time; those that are at it at the start pass it just after.
+        """
+        if self.event.at_start and self.begins is not library("sympy").false:
+            return True
+        clock = [a for a in comparisons(self.trigger) if _since(a) is not None]
+        return not clock or any(map(_is_closed, clock))
 
     @property
     def _when(self) -> "TriggerRule":
@@ -100,7 +116,13 @@ class EventReading(NamedTuple):
         if self.before not in (None, self.trigger):
             first = self.period < sympy.Rational(1, 2)
             gap = sympy.Piecewise((_gap(self.before, self.event), first), (gap, True))
-        return TriggerRule(gap, _is_closed(self.trigger))
+        closed = _is_closed(self.trigger)
+        if self.begins is not None and len({*map(_is_closed, comparisons(self.trigger))}) > 1:
+            # Of < and <= together, the start tells which of them is at its limit. Those that only
+            # the estimated parameters decide are not: in `and` they are true, in `or` false.
+            is_all = type(self.trigger).__name__ == "And"
+            closed = self.begins is not sympy.false if is_all else self.begins is sympy.true
+        return TriggerRule(gap, closed)
 
 
 def _parts(trigger: Any) -> Sequence[Any]:
@@ -148,9 +170,10 @@ def joined(read: Sequence[EventReading]) -> list[Event]:
     groups: dict[Any, list[EventReading]] = {}
     for place, one in enumerate(read):
         joins = one.event.keeps and one.delay == 0
-        key = (one.trigger, one.before, one.event.at_start) if joins else place
+        key: Any = (one.trigger, one.before, one.event.at_start) if joins else place
         if joins and one.time is not None and one.time.is_number:
-            key = (one.time, one.before, one.event.at_start)
+            closed = _is_closed(one.trigger)
+            key = (one.time, closed, one.before, one.event.at_start)
         groups.setdefault(key, []).append(one)
     events = []
     for group in groups.values():

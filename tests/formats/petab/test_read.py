@@ -182,14 +182,14 @@ def test_normal_priors_count(tmp_path):
     assert more == pytest.approx(-norm.logpdf(3.0, 2.5, 0.5), rel=1e-6)
 
 
-def event(model, trigger="time > 1", sets=(), delay=None, *, persistent=True):
+def event(model, trigger="time > 1", sets=(), delay=None, *, persistent=True, initial=True):
     e = model.createEvent()
     e.setId("dose")
     e.setUseValuesFromTriggerTime(True)
     when = e.createTrigger()
     when.setMath(libsbml.parseL3Formula(trigger))
     when.setPersistent(persistent)
-    when.setInitialValue(True)
+    when.setInitialValue(initial)
     for name, formula in dict(sets).items():
         one = e.createEventAssignment()
         one.setVariable(name)
@@ -224,9 +224,49 @@ def test_an_event(tmp_path, trigger, delay, at):
     document = small.decay()
     event(document.getModel(), trigger, {"A": "2 * A0"}, delay)
     times = np.array([0.5, 1.0, 2.4])
-    expected = np.where(times < at, 2 * np.exp(-0.7 * times), 4 * np.exp(-0.7 * (times - at)))
+    expected = np.where(times <= at, 2 * np.exp(-0.7 * times), 4 * np.exp(-0.7 * (times - at)))
     told = simulated(tmp_path, document, times)
     assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
+
+
+FORMULAS = {  # condition -> where it is true of the times 0, 3, 4
+    "time < 3": (1, 0, 0), "time <= 3": (1, 1, 0), "time > 3": (0, 0, 1), "time >= 3": (0, 1, 1),
+    "time < 0": (0, 0, 0), "time <= 0": (1, 0, 0), "time > 0": (0, 1, 1), "time >= 0": (1, 1, 1),
+}  # fmt: skip
+TRIGGERS = {  # trigger, initial value -> how often its event has happened at these times
+    ("time > 0", True): (0, 1, 1), ("time >= 0", True): (0, 0, 0),
+    ("time > 0", False): (0, 1, 1), ("time >= 0", False): (1, 1, 1),
+    ("B > 0", True): (0, 1, 1), ("B >= 0", True): (0, 0, 0),
+    ("B <= 0", False): (1, 1, 1), ("B < 0", False): (0, 0, 0),
+    ("B >= 0 && A > 1", True): (0, 0, 0), ("B > 0 && time <= 9", True): (0, 1, 1),
+    ("A > 1", False): (1, 1, 1),
+    ("time >= 0 && A > 1", True): (0, 0, 0), ("time > 0 && A > 1", False): (0, 1, 1),
+}  # fmt: skip
+AT_3 = {("time > 3", True): (0, 0, 1), ("time >= 3", True): (0, 1, 1)}
+
+
+@pytest.mark.parametrize("triggers", [TRIGGERS, AT_3])
+def test_measurements_and_triggers_exactly_at_a_jump(tmp_path, triggers):
+    """As libRoadRunner 2.10 computes it; A is 3 at the start and B grows from 0."""
+    document = small.decay()
+    model, expected = document.getModel(), {}
+    for condition, true in FORMULAS.items():
+        expected[f"piecewise(1, {condition}, 0) * A0"] = 3.0 * np.array(true)
+    for k, ((trigger, initial), count) in enumerate(triggers.items()):
+        small.parameter(model, f"n{k}", 0.0, constant=False)
+        event(model, trigger, {f"n{k}": f"n{k} + 1"}, initial=initial)
+        model.getEvent(k).setId(f"event{k}")
+        expected[f"n{k}"] = np.array(count)
+    names = [f"o{k}" for k in range(len(expected))]
+    observables = {"observableId": names, "observableFormula": list(expected), "noiseFormula": 1}
+    rows = [(n, t, 0.0, "c1") for n in names for t in (0.0, 3.0, 4.0)]
+    columns = ["observableId", "time", "measurement", "simulationConditionId"]
+    tables = {"observables": pd.DataFrame(observables)}
+    tables["measurements"] = pd.DataFrame(rows, columns=columns)
+    tables["parameters"] = small.PARAMETERS[:2]
+    problem = igpe.petab.read_petab(small.write(tmp_path, document, **tables))
+    found = igpe.petab.petab_simulations(problem)["simulation"].to_numpy().reshape(-1, 3)
+    assert found == pytest.approx(np.array(list(expected.values())), abs=1e-9)
 
 
 def test_an_algebraic_rule_is_solved(tmp_path):
