@@ -92,6 +92,7 @@ class EventReading(NamedTuple):
         time = self.time
         if time is not None and time.is_number:
             at = float(time) if _is_closed(self.trigger) else just_after(float(time))
+            common = {**common, "measured": "after"}  # the time itself tells < from <=
             happens = at > self.start or self.at_start
             return Event(at=max(at, self.start), **common) if happens else None
         if time is not None and not self.event.at_start:
