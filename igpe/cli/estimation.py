@@ -84,12 +84,11 @@ def estimate(
     words = answered(result, f"igpe certify {model}")
     body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
     if is_petab(model):
-        from igpe.formats.petab.errors import petab_errors, petab_objective, write_petab_parameters
+        from igpe.formats.petab.errors import write_petab_parameters
 
-        errors = petab_errors(problem, result)
-        objective = petab_objective(problem, result.parameters, priors=True)
-        words += f"\nPEtab: negative log-likelihood {objective:.7g}."
-        body |= {"negative_log_likelihood": objective, "petab": rows(errors, "name")}
+        sentences, told, errors = _of_petab(problem, result)
+        words += sentences
+        body |= told | {"petab": [] if errors is None else rows(errors, "name")}
         if petab is not None:
             write_petab_parameters(result, model, petab, errors)
 
@@ -106,6 +105,27 @@ def estimate(
         unfinished="The estimates are the best values found so far." if is_interrupted else "",
         marks={line.head: COLOURS[line.grade] for line in verdict(result)},
     )
+
+
+def _of_petab(problem: "Problem", result: Any) -> tuple[str, dict[str, float], Any]:
+    """Sentences on PEtab's objective at the estimates, the objective, and the table of errors.
+
+    An estimate near which the model cannot be integrated is an estimate all the same.
+    """
+    from igpe.core.errors import EstimationFailed
+    from igpe.formats.petab.errors import petab_errors, petab_objective
+
+    sentences, told, errors = "", dict[str, float](), None
+    try:
+        values = [petab_objective(problem, result.parameters, priors=p) for p in (False, True)]
+        told = dict(zip(("negative_log_likelihood", "negative_log_posterior"), values, strict=True))
+        with_priors = f", with priors {values[1]:.7g}" if values[1] != values[0] else ""
+        sentences += f"\nPEtab: negative log-likelihood {values[0]:.7g}{with_priors}."
+        errors = petab_errors(problem, result)
+    except EstimationFailed as error:
+        missing = "standard errors" if told else "objective and no standard errors"
+        sentences += f"\nPEtab: no {missing}. {error}"
+    return sentences, told, errors
 
 
 def simulate(

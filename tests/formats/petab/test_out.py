@@ -1,6 +1,7 @@
 """Export of parameter tables, and the command line."""
 
 import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -9,6 +10,8 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
+from igpe.cli.estimation import _of_petab
+from igpe.formats.petab import errors
 from igpe.formats.petab.errors import ERRORS
 
 
@@ -50,14 +53,36 @@ def test_estimate_on_the_command_line(tmp_path):
     pd.testing.assert_frame_equal(written, rows[list(ERRORS)], check_names=False, rtol=1e-14)
 
 
+def test_what_petab_asks_beyond_the_estimates_never_loses_them(tmp_path, monkeypatch):
+    priors = small.PARAMETERS.assign(
+        objectivePriorType=["", "normal", ""], objectivePriorParameters=["", "3;0.1", ""]
+    )
+    problem = igpe.petab.read_petab(small.write(tmp_path, parameters=priors))
+    result = SimpleNamespace(parameters={"k": 0.5, "A0": 3.2, "sd": 0.1})
+    plain, whole = (
+        igpe.petab.petab_objective(problem, result.parameters, priors=p) for p in (False, True)
+    )
+    said, told, table = _of_petab(problem, result)
+    assert said == f"\nPEtab: negative log-likelihood {plain:.7g}, with priors {whole:.7g}."
+    assert told == {"negative_log_likelihood": plain, "negative_log_posterior": whole}
+    assert list(table.index) == ["k", "A0", "sd"]
+
+    def broken(*_, **__):
+        raise igpe.errors.EstimationFailed("It broke.", igpe.Status.INTEGRATION_BROKE)
+
+    monkeypatch.setattr(errors, "petab_errors", broken)
+    assert _of_petab(problem, result)[0] == f"{said}\nPEtab: no standard errors. It broke."
+    monkeypatch.setattr(errors, "petab_objective", broken)
+    nothing = "\nPEtab: no objective and no standard errors. It broke."
+    assert _of_petab(problem, result) == (nothing, {}, None)
+
+
 @pytest.mark.slow
 def test_the_command_line_and_the_package_run_one_pipeline(tmp_path):
     yaml, page = small.write(tmp_path), tmp_path / "page.html"
     done = run("estimate", yaml, "--report", page)
     result = igpe.estimate(igpe.petab.read_petab(yaml))
-    objective = igpe.petab.petab_objective(
-        igpe.petab.read_petab(yaml), result.parameters, priors=True
-    )
+    objective = igpe.petab.petab_objective(igpe.petab.read_petab(yaml), result.parameters)
     *lines, last = done.stdout.splitlines()
     assert lines[:4] == str(result).splitlines()[:4]
     assert last == f"PEtab: negative log-likelihood {objective:.7g}."
