@@ -35,13 +35,7 @@ from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
 from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, first_crossing
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
-from igpe.dynamics.integrators.steady.resting import (
-    Approach,
-    Rest,
-    Resting,
-    Stage,
-    resting_of,
-)
+from igpe.dynamics.integrators.steady.resting import Approach, Rest, Resting, Stage, resting_of
 from igpe.dynamics.integrators.switches import (
     DELAYED,
     ENDLESS,
@@ -64,8 +58,7 @@ FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
 MOST_BEFORE = 200  # on the way to rest
 SETTLING = 20  # modes that may change one another at one time
-# of the horizon: where a gap that is 0 without moving is looked at
-AHEAD = 10.0 ** np.arange(-6, 0)
+AHEAD = 10.0 ** np.arange(-6, 0)  # of the horizon: where a gap of 0 that rests is looked at
 
 
 @dataclass(frozen=True)
@@ -318,9 +311,8 @@ class _Course:
         for j, jump in enumerate(self.given.jumps):
             if jump.gap is None or (rest is not None and jump.before):
                 continue
-            is_zero = jump.gap in self.local.watched and gaps[jump.gap] == 0
-            later = self.true[jump.gap]
-            now = jump.closed if is_zero else later
+            later, is_watched = self.true[jump.gap], jump.gap in self.local.watched
+            now = jump.closed if is_watched and gaps[jump.gap] == 0 else later
             if (now and jump.at_start) or (later and not now):
                 (delay,), by = timed(self.local.delay[j], self.q)
                 time = self.t if now else just_after(self.t)
