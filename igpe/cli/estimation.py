@@ -86,9 +86,9 @@ def estimate(
     if is_petab(model):
         from igpe.formats.petab.errors import write_petab_parameters
 
-        sentences, told, errors = _of_petab(problem, result)
+        sentences, objective, errors = _of_petab(problem, result)
         words += sentences
-        body |= told | {"petab": [] if errors is None else rows(errors, "name")}
+        body |= objective | {"petab": [] if errors is None else rows(errors, "name")}
         if petab is not None:
             write_petab_parameters(result, model, petab, errors)
 
@@ -115,17 +115,19 @@ def _of_petab(problem: "Problem", result: Any) -> tuple[str, dict[str, float], A
     from igpe.core.errors import EstimationFailed
     from igpe.formats.petab.errors import petab_errors, petab_objective
 
-    sentences, told, errors = "", dict[str, float](), None
+    sentences, objective, errors = "", dict[str, float](), None
     try:
         values = [petab_objective(problem, result.parameters, priors=p) for p in (False, True)]
-        told = dict(zip(("negative_log_likelihood", "negative_log_posterior"), values, strict=True))
+        objective = dict(
+            zip(("negative_log_likelihood", "negative_log_posterior"), values, strict=True)
+        )
         with_priors = f", with priors {values[1]:.7g}" if values[1] != values[0] else ""
         sentences += f"\nPEtab: negative log-likelihood {values[0]:.7g}{with_priors}."
         errors = petab_errors(problem, result)
     except EstimationFailed as error:
-        missing = "standard errors" if told else "objective and no standard errors"
+        missing = "standard errors" if objective else "objective and no standard errors"
         sentences += f"\nPEtab: no {missing}. {error}"
-    return sentences, told, errors
+    return sentences, objective, errors
 
 
 def simulate(

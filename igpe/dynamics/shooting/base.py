@@ -127,15 +127,15 @@ def beside_constraints(problem: Problem) -> str:
 
 def _at_start(problem: Problem) -> set[str]:
     """Names of constraints between quantities at the first time."""
-    found = set[str]()
+    names = set[str]()
     for instance, starts in zip(problem.instances, problem.starts, strict=True):
         families = (instance.states, instance.series)
         first = {id(s.get(instance.first)) for family in families for s in family.values()}
         scalars = set(map(id, instance.scalars.values()))
         for name, constraint in starts.others.items():
             held = set(map(id, identify_variables(constraint.expr, include_fixed=True))) - scalars
-            found |= {name} if constraint.equality and held and held <= first else set()
-    return found
+            names |= {name} if constraint.equality and held and held <= first else set()
+    return names
 
 
 MANY_STATES = 40  # from which integrations and programs are slow enough to be chosen by their cost
