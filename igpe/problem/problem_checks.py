@@ -102,14 +102,14 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
     for name in names:
         if lacking := [e.name for e in experiments if name not in e.uncertain_inputs]:
             raise DataError(
-                f"The input '{name}' has an error (NormalPrior) in some experiments, but not in "
+                f"The input '{name}' is uncertain (NormalPrior) in some experiments, but not in "
                 f"{listed(lacking)}. Give the error in all experiments: inputs={{'{name}': "
                 "igpe.losses.NormalPrior(mean, deviation)}; use a small deviation where "
                 "the input is exact."
             )
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
-                f"The input '{name}' has an error (NormalPrior), but `steady` gives it another "
+                f"The input '{name}' is uncertain (NormalPrior), but `steady` gives it another "
                 f"value before the start of {listed(before)}. igpe does not support this. Give the "
                 "input as a number."
             )
@@ -123,12 +123,12 @@ def check_uncertain(
     for name in names:
         if name in parameters:
             raise ProblemError(
-                f"'{name}' is an input with an error (NormalPrior), but it is also among the "
+                f"'{name}' is an uncertain input (NormalPrior), but it is also among the "
                 "parameters. Remove it from parameters=."
             )
         if any(name not in i.scalars for i in instances):
             raise ProblemError(
-                f"'{name}' is an input with an error (NormalPrior), but the model has no scalar of "
+                f"'{name}' is an uncertain input (NormalPrior), but the model has no scalar of "
                 "that name. Only constant inputs can have an error: write "
                 f"m.{name} = pyo.Param(mutable=True, initialize=1.0), without time as its index."
             )

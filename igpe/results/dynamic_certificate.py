@@ -225,8 +225,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
-        rows = [(name, *(f"{v:.6g}" for v in numbers)) for name, *numbers in boxes]
-        return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
+        rows = [(name, f"{best:.6g}", f"{a:.6g} … {b:.6g}") for name, best, a, b in boxes]
+        return [[("", "best", "bounds"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
         """Plot the boxes if there are two unknowns; else plot the bound during the search."""

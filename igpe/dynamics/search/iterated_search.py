@@ -298,7 +298,7 @@ def _concluded(
         if finals:
             return finals[0]
         middle = problem.box.mapping(problem.box.sobol(1, search.method.seed)[0])
-        method = f"igpe could not simulate the model from any of {count} starts"
+        method = f"igpe could not simulate the model from any of the {count} starts"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
     usable = (e.objective for e in finals if e.status.usable)
     return replace(best, reached=(*search.reached, *usable))

@@ -60,9 +60,9 @@ def read_petab(path: str | Path) -> Problem:
     measurements differ in their observable or noise parameters. igpe compares logarithms if the
     observable has a logarithmic transformation or a log-normal distribution. Standard deviations
     that depend on parameters become `igpe.EstimatedSigma`. If a parameter has a
-    logarithmic scale, igpe searches on that scale. Files of version 2 contain no
-    scales. If a parameter in such a file is positive and its bounds span three decades or more,
-    igpe searches on a logarithmic scale.
+    logarithmic scale, igpe searches on that scale. PEtab version 2 has no scales: there, igpe
+    searches on a logarithmic scale if a parameter is positive and its bounds span three decades
+    or more.
 
     path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for invalid tables, ModelError for SBML features that igpe does not support,
