@@ -196,3 +196,25 @@ def test_an_input_that_no_equation_uses_is_named(use):
     assert [w.partition("uses the input 'E0', so")[0] for w in found] == [
         "No equation, start condition or measured expression "
     ] * (use in {"fix", "value"})
+
+
+def test_a_table_that_ends_early_while_it_changes_is_named():
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.k, m.T = pyo.Var(m.t), pyo.Var(bounds=(0, 10)), pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        m.ode = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.T[t] * m.A[t])
+        return m
+
+    def warned(table):
+        run = igpe.Experiment(DATA, start={"A": 1.0}, start_time=0.0, inputs={"T": table})
+        problem = igpe.Problem(model, parameters=["k"], experiments=run)
+        return igpe.check(problem, identifiability=False).warnings
+
+    end = float(DATA["time"].max())
+    (found,) = warned(igpe.linear_input([0, end / 2], [1.0, 2.0]))
+    assert f"ends at {end / 2:g}, before the last measurement (at {end:g})" in found
+    assert not warned(igpe.linear_input([0, end], [1.0, 2.0]))
+    assert not warned(igpe.linear_input([0, end / 4, end / 2], [1.0, 2.0, 2.0]))
+    assert not warned(igpe.step_input([0, end / 2], [1.0, 2.0]))

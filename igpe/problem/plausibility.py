@@ -72,6 +72,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
+        warnings = _held(experiment) | warnings
         if not takes_experiment(problem.model):  # else the builder may read the input itself
             warnings = _unused(experiment, instance) | warnings
         quantities = _Quantities(problem, experiment, instance)
@@ -144,6 +145,23 @@ def _late(experiment: Experiment) -> dict[str, str]:
         "events": f"Event {number} of experiment '{experiment.name}' is at {at:g}, after the last "
         f"measurement (at {last:g}), and has no effect on the estimate. Times of events are in "
         f"the unit of the model's time.{more}"
+    }
+
+
+def _held(experiment: Experiment) -> dict[str, str]:
+    """Input -> warning, where its table is still changing when it ends before the measurements."""
+    last = float(experiment.times[-1])
+    ending = {
+        name: table
+        for name, table in experiment.inputs.items()
+        if isinstance(table, Table) and not table.hold and table.times[-1] < last
+    }
+    return {
+        f"{name} (held)": f"The table of the input '{name}' in experiment '{experiment.name}' ends "
+        f"at {table.times[-1]:g}, before the last measurement (at {last:g}). From there igpe uses "
+        f"its last value, {table.values[-1]:g}. Extend the table if the input changes later."
+        for name, table in ending.items()
+        if len(table.values) > 1 and table.values[-1] != table.values[-2]
     }
 
 
