@@ -40,11 +40,12 @@ def solve_for(
     rows: Sequence[int],
     columns: Sequence[int],
     *,
-    invert: bool = False,
+    squares: bool = False,
 ) -> Solved:
     """Solve the equations `rows` for the unknowns `columns`: a square part with a matching.
 
-    invert  also through functions that have one inverse, such as logarithms
+    squares  also through square roots: the square of a negative value is no solution, so only
+             where that value is known to be a root, as a measured one is
     """
     pattern = incidence(residual, unknowns)
     adjacent = pattern.tocsr()
@@ -59,8 +60,8 @@ def solve_for(
             equations = ca.substitute(equations, old, new)
         own = stack(unknowns[j] for j in block.columns)
         answer = _solve_block(equations, own)
-        if answer is None and invert and own.numel() == 1:
-            answer = inverted(equations, own)
+        if answer is None and own.numel() == 1:
+            answer = inverted(equations, own, squares=squares)
         if answer is None:
             implicit += block.columns
             remaining.append(equations)
@@ -88,6 +89,23 @@ def _solve_block(equations: Any, unknowns: Any) -> Any | None:
     return -constant / matrix if unknowns.numel() == 1 else ca.solve(matrix, -constant)
 
 
+def _exponential(logarithm: Any) -> Any:
+    """exp(logarithm), without the logarithms that are terms of the sum."""
+    factors, others, todo = ca.SX(1), ca.SX(0), [(logarithm, 1)]
+    while todo:
+        term, sign = todo.pop()
+        op, parts = term.op(), [term.dep(i) for i in range(term.n_dep())]
+        if op in (ca.OP_ADD, ca.OP_SUB):
+            todo += [(parts[1], sign if op == ca.OP_ADD else -sign), (parts[0], sign)]
+        elif op == ca.OP_NEG:
+            todo.append((parts[0], -sign))
+        elif op == ca.OP_LOG:
+            factors = factors * parts[0] if sign > 0 else factors / parts[0]
+        else:
+            others = others + term if sign > 0 else others - term
+    return factors * ca.exp(others)
+
+
 INVERSES: Mapping[int, Callable[[Any, Any, bool], Any]] = {
     ca.OP_ADD: lambda right, other, _: right - other,
     ca.OP_SUB: lambda right, other, first: right + other if first else other - right,
@@ -97,19 +115,27 @@ INVERSES: Mapping[int, Callable[[Any, Any, bool], Any]] = {
     ca.OP_INV: lambda right, *_: 1 / right,
     ca.OP_TWICE: lambda right, *_: right / 2,
     ca.OP_EXP: lambda right, *_: ca.log(right),
-    ca.OP_LOG: lambda right, *_: ca.exp(right),
-    ca.OP_SQRT: lambda right, *_: right**2,
+    ca.OP_LOG: lambda right, *_: _exponential(right),
 }
 """Operation -> its operand from (value, other operand, whether the operand is the first)."""
 
 
-def inverted(equation: Any, unknown: Any) -> Any | None:
-    """The unknown from an equation = 0 in which it stands once; None if it cannot be isolated."""
+def _square(right: Any, *_: Any) -> Any:
+    return right**2
+
+
+def inverted(equation: Any, unknown: Any, *, squares: bool = False) -> Any | None:
+    """The unknown from an equation = 0 in which it stands once; None if it cannot be isolated.
+
+    squares  see `solve_for`
+    """
     left, right = equation, ca.SX(0)
     while not ca.is_equal(left, unknown):
         parts = [left.dep(i) for i in range(left.n_dep())]
         having = [i for i, part in enumerate(parts) if any(ca.which_depends(part, unknown))]
         inverse = INVERSES.get(left.op())
+        if squares and left.op() == ca.OP_SQRT:
+            inverse = _square
         if inverse is None or len(having) != 1:
             return None
         place = having[0]

@@ -265,7 +265,7 @@ def suitable(reduced: ReducedSystem) -> Suitable:
     rows = [*result.well_rows, *used_rows(reduced, result)]
     columns = [*result.well_columns, *result.over_columns]
     n = range(len(rows))  # solved on the part alone, at its own cost
-    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n, invert=True)
+    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n, squares=True)
     implicit = {columns[j] for j in solved.implicit}
     subsystems = _subsystems(reduced, blocks(reduced.pattern, rows, columns), implicit)
     expressions = dict(zip(columns, solved.expressions, strict=True))

@@ -148,8 +148,18 @@ def test_an_equation_is_inverted_where_that_is_unique():
         (3 / ca.sqrt(x) - y, (3 / y) ** 2),
         (y - (1 - ca.exp(-x)), -ca.log(1 - y)),
     ):
-        both = ca.Function("f", [y], [inverted(equation, x), inverse])
+        both = ca.Function("f", [y], [inverted(equation, x, squares=True), inverse])
         solved, known = both(0.37)
         assert float(solved) == pytest.approx(float(known), rel=1e-12)
     for equation in (x**2 - y, ca.sin(x) - y, x * ca.exp(x) - y, ca.fabs(x) - y):
-        assert inverted(equation, x) is None
+        assert inverted(equation, x, squares=True) is None
+    assert inverted(ca.sqrt(x) - y, x) is None  # y may be negative
+
+
+def test_the_inverse_of_a_logarithm_has_no_logarithms_or_overflow():
+    """log r = log k - E / T + log c: the rate is right at c = 0, and for large exponents."""
+    r, k, c, e = (ca.SX.sym(n) for n in "rkce")
+    solved = inverted(ca.log(k) - e + ca.log(c) - ca.log(2 * r) - (-e + 1), r)
+    rate = ca.Function("f", [k, c, e], [solved])
+    assert float(rate(3.0, 0.0, 900.0)) == 0.0
+    assert float(rate(3.0, 2.0, 900.0)) == pytest.approx(3 * np.exp(-1), rel=1e-12)

@@ -38,7 +38,6 @@ PARTS = 4  # steps of coarse bounds from one time to the next
 TOO_LONG = 0.7  # a step is tried again where it should have been so much shorter
 PATIENCE = 30  # steps after which a box that is too slow is given up, and
 PACE = 0.1  # the share of the way to its next time that all steps left would come at least
-VAGUE = 1e3  # errors from which a box is given up, times what residuals below the cut can be
 SMALLEST = 1e-280  # replaces a size of 0
 MOST = 1e150  # of a residual: its square is a number
 
@@ -192,6 +191,15 @@ def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: Repla
 
 
 @kernel
+def is_vague(rows: ReplayRows, first: int, end: int, cut: float) -> bool:
+    """Whether no residual of one time says anything: errors only grow from there, as a rule."""
+    for i in range(first, end):
+        if not rows.e[i] > max(np.abs(rows.c[:, i]).sum(), np.sqrt(max(cut, 0.0))):
+            return False
+    return True
+
+
+@kernel
 def scale_of(z: int, room: Room, pace: Pace, growth: float) -> float:
     """How much longer the next step may be; below `TOO_LONG` this one was too long."""
     x, by_time, largest = room.x, np.inf, 0.0
@@ -247,8 +255,7 @@ def integrate(
             if program.first[k] < program.first[k + 1]:
                 inputs_at(program, k, t, 0.0, u)
                 total = down(total + record(program, k, now, told, rows))
-                largest = VAGUE * (1 + np.sqrt(max(cut, 0.0)))
-                vague = bool((rows.e[program.first[k] : program.first[k + 1]] > largest).all())
+                vague = is_vague(rows, program.first[k], program.first[k + 1], cut)
             k += 1
         if k > last or vague or not total <= cut or tried >= pace.most or h < shortest:
             break
