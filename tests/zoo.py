@@ -25,6 +25,7 @@ class Case:
     rhs         (states in the order of `start`, parameters, inputs) -> slopes
     near        a start 10 to 20 % off the truth
     algebraics  (states (n_states, n_times), parameters) -> algebraic variables by name
+    start       state -> number, or the name of a parameter
     inputs      name -> number, or pandas Series over time (linear between its points)
     """
 
@@ -33,7 +34,7 @@ class Case:
     rhs: Callable[[Any, Any, Any], Sequence[Any]]
     truth: Mapping[str, float]
     near: Mapping[str, float]
-    start: Mapping[str, float]
+    start: Mapping[str, float | str]
     times: tuple[float, ...]
     measured: tuple[str, ...]
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -70,7 +71,8 @@ class Case:
         def slopes(t: float, x: Any) -> Any:
             return self.rhs(x, p, self._inputs_at(t))
 
-        found = {0.0: np.array(list(self.start.values()), dtype=float)}
+        start = [self.truth[v] if isinstance(v, str) else v for v in self.start.values()]
+        found = {0.0: np.array(start, dtype=float)}
         for a, b in pairwise(stops):
             leg = solve_ivp(slopes, (a, b), found[a], method="DOP853", rtol=1e-11, atol=1e-13)
             found[b] = leg.y[:, -1]
@@ -100,6 +102,15 @@ def decay(times: Iterable[float]) -> Any:
     m.dA = dae.DerivativeVar(m.A)
     m.k = pyo.Var(bounds=(0, 5))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    return m
+
+
+def demand(times: Iterable[float]) -> Any:
+    """Oxygen that was consumed: A0 is the start value of A, and stands in what is measured."""
+    m = decay(times)
+    m.A0 = pyo.Var(bounds=(0.1, 20))
+    m.y = pyo.Var(m.t)
+    m.used = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.A0 - m.A[t])
     return m
 
 
@@ -220,6 +231,17 @@ ZOO: tuple[Case, ...] = (
         start={"A": 2.0},
         times=_until(4.0),
         measured=("A",),
+    ),
+    Case(
+        name="demand",
+        builder=demand,
+        rhs=lambda x, p, u: [-p.k * x[0]],
+        truth={"k": 0.7, "A0": 2.0},
+        near={"k": 0.8, "A0": 2.2},
+        start={"A": "A0"},
+        times=_until(4.0),
+        measured=("y",),
+        algebraics=lambda x, p: {"y": p.A0 - x[0]},
     ),
     Case(name="consecutive", measured=("A", "B", "C"), **_CHAIN),
     Case(name="unmeasured_intermediate", measured=("A", "C"), **_CHAIN),

@@ -54,9 +54,12 @@ def test_the_derivatives_of_a_chain_against_central_differences(case):
             for s in (1, -1)
         ]
         central = (pair[0] - pair[1]) / (2 * h[i])
-        n = len(chain.residual)
-        exact = np.concatenate([chain.by_unknown[:, i], chain.drift[:, :, i].ravel()])
-        exact[n : n + chain.gap.shape[1]] = 0.0  # the first node goes with the start
+        by_first = np.where(chain.owner[:, None] == 0, chain.by_node, 0.0)
+        residual = chain.by_unknown[:, i] + by_first @ chain.drift[0, :, i]
+        gap = chain.drift[:, :, i].copy()
+        gap[1] += chain.step[1] @ chain.drift[0, :, i]
+        gap[0] = 0.0  # the first node goes with the start
+        exact = np.concatenate([residual, gap.ravel()])
         assert exact == pytest.approx(central, rel=1e-5, abs=1e-5 * abs(central).max())
     nodes = point.nodes[0]
     for k, i in np.ndindex(nodes.shape):

@@ -255,7 +255,8 @@ class RungeKuttaIntervals(Intervals):
             columns = self._columns(directions, q, False, rows)
             own[:] = by_unknown, columns._replace(rest=self._rest)
         shots = self._run(start[None], q, own[1], states=True)
-        return self._wide(shots, len(q)) if len(self._moving) < len(q) else shots
+        apart = self._rest or len(self._moving) < len(q)
+        return self._wide(shots, len(q)) if apart else shots
 
     @property
     def compiled(self) -> bool:

@@ -208,8 +208,10 @@ class Run:
     def _placed(self, jacobian: FloatArray, size: int) -> FloatArray:
         """(m, size) a derivative by the run's unknowns, where the problem has them."""
         n = len(self.index)
-        if n == size or not size:  # the problem's order is the run's, or there are no derivatives
-            return jacobian[:, :size]
+        if n == size:  # the problem's order is the run's
+            return jacobian
+        if not size:  # there are no derivatives
+            return jacobian[:, :0]
         placed = np.zeros((len(jacobian), size))
         placed[:, self.index] = jacobian
         return placed
