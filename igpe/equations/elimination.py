@@ -90,7 +90,7 @@ def _solve_block(equations: Any, unknowns: Any) -> Any | None:
 
 
 def _exponential(logarithm: Any) -> Any:
-    """exp(logarithm), without the logarithms that are terms of the sum."""
+    """exp(logarithm), where n log(x) in the sum becomes a factor x^n."""
     factors, others, todo = ca.SX(1), ca.SX(0), [(logarithm, 1)]
     while todo:
         term, sign = todo.pop()
@@ -99,11 +99,27 @@ def _exponential(logarithm: Any) -> Any:
             todo += [(parts[1], sign if op == ca.OP_ADD else -sign), (parts[0], sign)]
         elif op == ca.OP_NEG:
             todo.append((parts[0], -sign))
-        elif op == ca.OP_LOG:
-            factors = factors * parts[0] if sign > 0 else factors / parts[0]
+        elif (power := _power(term)) is not None:
+            factors = factors * power if sign > 0 else factors / power
         else:
             others = others + term if sign > 0 else others - term
     return factors * ca.exp(others)
+
+
+def _power(term: Any) -> Any | None:
+    """x of log(x), x^n of n log(x) and of log(x) / n; None of other terms."""
+    op, parts = term.op(), [term.dep(i) for i in range(term.n_dep())]
+    if op == ca.OP_LOG:
+        return parts[0]
+    if op == ca.OP_TWICE and parts[0].op() == ca.OP_LOG:
+        return parts[0].dep(0) ** 2
+    if op == ca.OP_DIV and parts[0].op() == ca.OP_LOG:
+        return parts[0].dep(0) ** (1 / parts[1])
+    if op == ca.OP_MUL:
+        for logarithm, n in (parts, parts[::-1]):
+            if logarithm.op() == ca.OP_LOG:
+                return logarithm.dep(0) ** n
+    return None
 
 
 INVERSES: Mapping[int, Callable[[Any, Any, bool], Any]] = {

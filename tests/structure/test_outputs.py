@@ -157,9 +157,10 @@ def test_an_equation_is_inverted_where_that_is_unique():
 
 
 def test_the_inverse_of_a_logarithm_has_no_logarithms_or_overflow():
-    """log r = log k - E / T + log c: the rate is right at c = 0, and for large exponents."""
-    r, k, c, e = (ca.SX.sym(n) for n in "rkce")
-    solved = inverted(ca.log(k) - e + ca.log(c) - ca.log(2 * r) - (-e + 1), r)
-    rate = ca.Function("f", [k, c, e], [solved])
-    assert float(rate(3.0, 0.0, 900.0)) == 0.0
-    assert float(rate(3.0, 2.0, 900.0)) == pytest.approx(3 * np.exp(-1), rel=1e-12)
+    """log r = log k - E / T + n log c: the rate is right at c = 0, and for large exponents."""
+    r, k, c, e, n = (ca.SX.sym(name) for name in "rkcen")
+    logs = ca.log(k) / 2 - e + n * ca.log(c) + 2 * ca.log(k)
+    rate = ca.Function("f", [k, c, e, n], [inverted(logs - ca.log(2 * r) - (-e + 1), r)])
+    assert float(rate(3.0, 0.0, 900.0, 1.5)) == 0.0
+    known = 3**2.5 * 2**1.5 / 2 * np.exp(-1)
+    assert float(rate(3.0, 2.0, 900.0, 1.5)) == pytest.approx(known, rel=1e-12)

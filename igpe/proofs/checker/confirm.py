@@ -31,7 +31,7 @@ from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
 from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, monomials, residuals
 
-PRECISE = Effort(order=12, growth=0.7, precision=1e-5, absolute=1e-16, most=20000, cubic=False)
+PRECISE = Effort(order=12, growth=0.7, precision=1e-13, absolute=1e-16, most=20000, cubic=False)
 
 
 def value_at(

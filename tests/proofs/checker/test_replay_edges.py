@@ -152,6 +152,17 @@ def test_levels_contain_the_solution(seed: int) -> None:
             assert x[0, 0] <= exact <= x[0, 1]
 
 
+def test_a_power_is_as_sharp_at_a_point_as_a_product() -> None:
+    """Its logarithm varies faster in time than the states; steps are short enough for it."""
+    k, n, t = 0.7, 0.98, np.array([1.0, 4.0])
+    data = t, np.zeros(2)
+    given = one_state(lambda m, x: -m.k * x**m.n, {"k": (0.01, 10), "n": (0, 2)}, data, sigma=1.0)
+    low, high = value_at(replays(given), np.array([k, n]))
+    exact = (((1 - (1 - n) * k * t) ** (1 / (1 - n))) ** 2).sum()
+    assert low <= exact <= high
+    assert high - low < 1e-9 * exact
+
+
 def root(given: igpe.Problem, point: list[float], gap: float = 1e-3) -> dict[str, object]:
     """A certificate that leaves all work to the checker."""
     lower, upper = given.box.lower.tolist(), given.box.upper.tolist()

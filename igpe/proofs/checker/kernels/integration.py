@@ -7,6 +7,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.checker.kernels.directions import carry, count_of, ranges_of
 from igpe.proofs.checker.kernels.intervals import (
+    LOG,
+    SQRT,
     UNIT,
     Pair,
     add,
@@ -31,7 +33,7 @@ from igpe.proofs.checker.kernels.polynomials import (
     span,
 )
 from igpe.proofs.checker.kernels.step import Room, lengths, validated_step
-from igpe.proofs.checker.kernels.tape import ReplayTape, Values, evaluate
+from igpe.proofs.checker.kernels.tape import FUNCTION, ReplayTape, Values, evaluate
 from igpe.proofs.compiled import entry_point, kernel
 
 PARTS = 4  # steps of coarse bounds from one time to the next
@@ -200,7 +202,24 @@ def is_vague(rows: ReplayRows, first: int, end: int, cut: float) -> bool:
 
 
 @kernel
-def scale_of(z: int, room: Room, pace: Pace, growth: float) -> float:
+def change_of_functions(tape: ReplayTape, to: Polynomials, order: int) -> float:
+    """The base of the geometric series in time that a function leaves out; the largest of all.
+
+    The states may not show it: logarithm and exponential of a power cancel each other in them.
+    """
+    largest = 0.0
+    for i in range(len(tape.op)):
+        kind, a = tape.op[i] - FUNCTION, tape.a[i]
+        if kind >= 0:
+            change = to.norms[a, :, 1:].sum()
+            is_singular = kind in (LOG, SQRT)
+            by = abs(to.c[a, 0, 0]) if is_singular else (order + 1) / np.e
+            largest = max(largest, change / (by + SMALLEST))
+    return largest
+
+
+@kernel
+def scale_of(z: int, room: Room, pace: Pace, growth: float, change: float) -> float:
     """How much longer the next step may be; below `TOO_LONG` this one was too long."""
     x, by_time, largest = room.x, np.inf, 0.0
     for i in range(len(x)):
@@ -212,6 +231,8 @@ def scale_of(z: int, room: Room, pace: Pace, growth: float) -> float:
         # a state at rest at 0 has neither a size nor a late term: it allows any step
         by_time = min(by_time, (allowed + SMALLEST) / (room.late[i] + SMALLEST))
     found = min(by_time ** (1 / pace.order), pace.growth / (growth + SMALLEST))
+    lost = 0.1 * pace.precision + pace.absolute
+    found = min(found, lost ** (1 / (pace.order + 1)) / (change + SMALLEST))
     return 0.0 if np.isnan(found) else found
 
 
@@ -269,7 +290,7 @@ def integrate(
         ranges_of_inputs(program, k, (t, add(t, t, 0.0, lengths(clock[1])[1])[1]), ranges)
         room.x[:, 0] = x[:, 0]
         growth = validated_step(tape, ahead, box, ranges, to, values, room)
-        scale = scale_of(z, room, pace, growth)
+        scale = scale_of(z, room, pace, growth, change_of_functions(tape, to, pace.order))
         wanted = clock[1] * min(max(0.9 * scale, 0.3), 2.0)
         tried += 1
         fresh[:, 0] = room.x[:, 0]
