@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -98,7 +99,7 @@ def test_upwind_lines_are_those_written_by_hand(closed, index):
     assert "c[0]" not in problem.instance.states
 
 
-def of_the_user(times, *, fixed_at_start=0.0):
+def of_the_user(times, *, fixed_at_start=0.0, add=lambda m: None):
     """The same for D = 0, discretised by the user with Pyomo; all is said by `.fix()`."""
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times)
@@ -112,6 +113,7 @@ def of_the_user(times, *, fixed_at_start=0.0):
     def balance(m, t, x):
         return m.dcdt[t, x] == -SPEED * m.dcdx[t, x] - m.k * m.c[t, x]
 
+    add(m)
     pyo.TransformationFactory("dae.finite_difference").apply_to(m, wrt=m.x, nfe=10)
     m.c[:, 0].fix(1.0)
     m.c[0, :].fix(fixed_at_start)
@@ -189,6 +191,48 @@ def test_collocation_in_space_by_the_user_is_kept():
     x = 0.558672  # a point of Radau's, as Pyomo rounds it
     exact = np.exp(-TIMES) * np.sin(np.pi * x)
     assert found[f"u[{x}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
+
+
+def add_mean(m, way):
+    def trapezoid(m, t):
+        points = sorted(m.x)
+        pairs = pairwise(points)
+        return sum((b - a) * (m.c[t, a] + m.c[t, b]) / 2 for a, b in pairs)
+
+    if way == "sum":
+        m.mean = pyo.Expression(m.t, rule=trapezoid)
+        return
+    total = dae.Integral(m.t, m.x, wrt=m.x, rule=lambda m, t, x: m.c[t, x])
+    if way == "integral":
+        m.mean = total
+        return
+    m.total, m.mean = total, pyo.Var(m.t)
+    m.equal = pyo.Constraint(m.t, rule=lambda m, t: m.mean[t] == m.total[t])
+
+
+@pytest.mark.parametrize("way", ["sum", "integral", "equation"])
+@pytest.mark.parametrize("late", [False, True], ids=["of igpe", "of the user"])
+def test_means_are_over_all_points_of_the_grid(way, late):
+    def model(times):
+        if late:
+            return of_the_user(times, add=lambda m: add_mean(m, way))
+        m = tube(times)
+        add_mean(m, way)
+        return m
+
+    profile = [f"c[{x:g}]" for x in np.linspace(0, 1, 11)][late:]  # the user fixes c[0]
+    run = igpe.Experiment(table("mean", *profile), start={} if late else {"c": 0.5}, start_time=0.0)
+    settings = dict(parameters=["k"] if late else ["D", "k"], experiments=run)
+    if late and way == "sum":
+        with pytest.raises(ModelError, match=r"'mean' contains a sum over \['x'\] that lacks"):
+            igpe.Problem(model, **settings)
+        return
+    problem = igpe.Problem(model, **settings, space={} if late else {"x": 10})
+    found = igpe.simulate(problem, {"k": RATE} if late else TRUTH, TIMES)
+    points = found[profile].to_numpy()
+    points = np.insert(points, 0, 1.0, axis=1) if late else points
+    exact = 0.1 * (points[:, 1:] + points[:, :-1]).sum(axis=1) / 2
+    assert found["mean"].to_numpy() == pytest.approx(exact, rel=1e-6)
 
 
 def plate(times):
@@ -380,6 +424,7 @@ def moving(times):
     return m
 
 
+made = tube([0.0, *TIMES])
 REFUSED = {
     "left continuous": (
         lambda: posed(tube, "c[1]"),
@@ -396,6 +441,11 @@ REFUSED = {
         lambda: posed(tube, "c[1]", space={"x": "fine"}),
         ProblemError,
         "'fine' | expected",
+    ),
+    "a set made elsewhere": (
+        lambda: posed(lambda times: made.clone(), "c[1]", space={"x": 5}),
+        ModelError,
+        "'x' lacks points | must make this set itself | initialize=",
     ),
     "one interval": (lambda: FiniteDifference(1), ProblemError, "at least 2"),
     "another scheme": (lambda: FiniteDifference(9, "weno"), ProblemError, "'weno' | 'central'"),

@@ -17,6 +17,7 @@ from pyomo.core.base.block import Block
 from igpe.core.errors import ModelError
 from igpe.problem.members import logarithm_of, with_logarithms, with_positions
 from igpe.problem.model import Instance, read
+from igpe.problem.space import require_whole_sums
 
 Builder: TypeAlias = Callable[..., Any]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -49,11 +50,13 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
         raise ModelError(
             f"The model's builder `{name}` failed for times [{listed}]: {_explained(error)}"
         ) from error
+    inner = [] if experiment is None else [logarithm_of(n) or n for n in experiment.told]
+    names = [] if experiment is None else [*inner, *experiment.start, *experiment.inputs]
+    instance = read(model, frozenset(names), frozenset(moments))
+    require_whole_sums(instance)
     if experiment is None:
-        return read(model, times=frozenset(moments))
-    inner = [logarithm_of(n) or n for n in experiment.told]
-    names = frozenset((*inner, *experiment.start, *experiment.inputs))
-    instance = with_positions(read(model, names, frozenset(moments)), inner)
+        return instance
+    instance = with_positions(instance, inner)
     return with_logarithms(instance, experiment.told)
 
 

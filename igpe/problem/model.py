@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
 from pyomo.core.expr.visitor import identify_variables
-from pyomo.dae import ContinuousSet, DerivativeVar
+from pyomo.dae import ContinuousSet, DerivativeVar, Integral
 
 from igpe.core.errors import ModelError
 
@@ -170,6 +170,7 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     # After discretisation pyomo.dae only changes the ctype of a DerivativeVar, not its class.
     derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
     time = _time(model, derivatives, times)
+    _complete_integrals(model, time)
     derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
     if not derivatives:
         raise ModelError(
@@ -243,6 +244,19 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
             )
         candidates = holding
     return candidates[0]
+
+
+def _complete_integrals(model: Any, time: Any) -> None:
+    """Write integrals over space again, over all points, as Expressions.
+
+    Pyomo does so only once time is discretised too, and for objects that no equation holds.
+    """
+    for integral in list(model.component_objects(Integral)):
+        if integral.get_continuousset() is not time:
+            block = integral.parent_block()
+            for index, data in integral.items():
+                data.set_value(integral._rule(block, index))
+            block.reclassify_component_type(integral, pyo.Expression)
 
 
 def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[float, Any]]:

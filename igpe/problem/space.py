@@ -4,10 +4,15 @@ Pyomo's own transformation does it (the method of lines): afterwards the model i
 whose states are the members `c[0.5]` of a variable over time and space. igpe gives it formulas of
 its own, which also hold where the points are not equally far apart: there Pyomo's central second
 derivative is not consistent, and its positions are rounded to six decimals.
+
+Rules may sum over a set. So the set has all points of its grid as soon as the builder makes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import wraps
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +22,8 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.errors import ModelError, ProblemError
-from igpe.problem.model import position_in
+from igpe.core.names import listed
+from igpe.problem.model import Instance, position_in
 
 Profile: TypeAlias = Callable[[float], Any]
 """Position -> Pyomo variable or expression there."""
@@ -82,6 +88,7 @@ SCHEMES: Mapping[str, Callable[[Profile, Any], Profile]] = {
     "forward2": _parabola(0, 2),
 }
 CARRIER = "CENTRAL"  # the name of Pyomo's under which ours go
+WIDEST = 1.6  # times the mean width, after rounding the number of parts
 DIGITS = 12  # of a position: names of members are legible
 ORDERS = {"backward": 1, "central": 2, "forward": 1}
 
@@ -124,13 +131,23 @@ class FiniteDifference:
         """Return a grid with twice as many intervals."""
         return replace(self, intervals=2 * self.intervals)
 
-    def apply(self, model: Any, x: Any) -> None:
-        """Discretise a model over one ContinuousSet, in place."""
+    def fill(self, x: Any) -> None:
+        """Add the points of the grid to a ContinuousSet."""
         edges = np.array(sorted(x), dtype=float)
         widths = np.diff(edges)
         for a, b, share in zip(edges, edges[1:], widths / widths.sum(), strict=False):
             parts = max(1, round(float(share) * self.intervals))
             x.update(float(f"{p:.{DIGITS}g}") for p in np.linspace(a, b, parts + 1)[1:-1])
+
+    def is_filled(self, x: Any) -> bool:
+        """Return True if no interval is so wide that `fill` had to divide it."""
+        widths = np.diff(sorted(x))
+        return bool(widths.max() <= WIDEST * widths.sum() / self.intervals)
+
+    def apply(self, model: Any, x: Any) -> None:
+        """Discretise a model over one ContinuousSet, in place."""
+        if not self.is_filled(x):
+            self.fill(x)
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
         method.all_schemes[CARRIER] = (SCHEMES[self.scheme], second)
@@ -150,6 +167,30 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     return grids
 
 
+_GRIDS: ContextVar[Mapping[str, FiniteDifference]] = ContextVar(
+    "grids", default=MappingProxyType({})
+)
+
+
+def _with_points(construct: Callable[..., None]) -> Callable[..., None]:
+    """Let a ContinuousSet have the points of its grid from the beginning, for rules that sum.
+
+    A part of a model may be built before it has its place: its set is `x`, later `column.x`.
+    """
+
+    @wraps(construct)
+    def constructed(x: Any, *arguments: Any, **named: Any) -> None:
+        construct(x, *arguments, **named)
+        grids = [g for n, g in _GRIDS.get().items() if f".{n}".endswith(f".{x.name}")]
+        if len(grids) == 1:
+            grids[0].fill(x)
+
+    return constructed
+
+
+ContinuousSet.construct = _with_points(ContinuousSet.construct)
+
+
 class OnGrid:
     """A builder whose models come discretised in space.
 
@@ -167,7 +208,11 @@ class OnGrid:
         return getattr(self.__wrapped__, name)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        model = self.__wrapped__(*arguments, **named)
+        token = _GRIDS.set(self.space)
+        try:
+            model = self.__wrapped__(*arguments, **named)
+        finally:
+            _GRIDS.reset(token)
         if not hasattr(model, "component_objects"):
             return model  # refused when it is read
         sets = {s.name: s for s in model.component_objects(ContinuousSet)}
@@ -181,8 +226,52 @@ class OnGrid:
                     f"space= contains '{name}', which the builder already discretises. Remove it "
                     "from space=, or remove TransformationFactory('dae....') from the builder."
                 )
+            if not grid.is_filled(sets[name]):
+                raise ModelError(
+                    f"The ContinuousSet '{name}' lacks points of its grid, so sums over it would "
+                    "be wrong. The function that builds the model must make this set itself, with "
+                    f"all its points: m.{name} = ContinuousSet(initialize=[0, 0.3, 1])."
+                )
             grid.apply(model, sets[name])
         return model
+
+
+def require_whole_sums(instance: Instance) -> None:
+    """Raise ModelError if a rule sums over a set in space that got points after it had run.
+
+    The rule runs again: then it holds the same variables, of which some at further positions.
+    """
+    sets = [s for s in instance.model.component_objects(ContinuousSet) if s is not instance.time]
+    for component in instance.model.component_objects((pyo.Expression, pyo.Constraint)):
+        rule, members = getattr(component, "_rule", None), list(component.items())
+        if not sets or rule is None:
+            continue
+        for index, data in (*members[:1], *members[-1:]):
+            try:
+                again = _positions(rule(component.parent_block(), index), sets)
+                seen = _positions(data.expr, sets)
+            except Exception:  # a rule that cannot run twice
+                continue
+            if again.keys() == seen.keys() and any(seen[n] < again[n] for n in seen):
+                raise ModelError(
+                    f"'{component.name}' contains a sum over {listed(s.name for s in sets)} that "
+                    "lacks points: the builder writes the sum before it discretises the set. Write "
+                    "the sum after apply_to(m, wrt=...), or use an integral: "
+                    "m.total = Integral(m.t, m.x, wrt=m.x, rule=...)."
+                )
+
+
+def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
+    """Where an expression holds variables over space, by variable and its further indices."""
+    found: dict[Any, set[Any]] = {}
+    for variable in identify_variables(expression):
+        component = variable.parent_component()
+        index = variable.index()
+        key = index if isinstance(index, tuple) else (index,)
+        places = {position_in(component, s) for s in sets} - {None}
+        rest = tuple(None if i in places else k for i, k in enumerate(key))
+        found.setdefault((component.name, rest), set()).add(key)
+    return found
 
 
 def _leave_out_unneeded(model: Any, x: Any, scheme: str) -> None:
