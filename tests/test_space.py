@@ -235,6 +235,70 @@ def test_means_are_over_all_points_of_the_grid(way, late):
     assert found["mean"].to_numpy() == pytest.approx(exact, rel=1e-6)
 
 
+def exchanger(times):
+    """Counter-current: h flows up, c flows down; each balance holds where its stream leaves."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = dae.ContinuousSet(bounds=(0, 1))
+    m.h, m.c, m.k = pyo.Var(m.t, m.x), pyo.Var(m.t, m.x), pyo.Var(bounds=(0, 10))
+    m.ht, m.ct = dae.DerivativeVar(m.h, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.t)
+    m.hx, m.cx = dae.DerivativeVar(m.h, wrt=m.x), dae.DerivativeVar(m.c, wrt=m.x)
+
+    @m.Constraint(m.t, m.x)
+    def hot(m, t, x):
+        lost = m.k * (m.h[t, x] - m.c[t, x])
+        return m.h[t, x] == 1 if x == 0 else m.ht[t, x] == -m.hx[t, x] - lost
+
+    @m.Constraint(m.t, m.x)
+    def cold(m, t, x):
+        won = m.k * (m.h[t, x] - m.c[t, x])
+        return m.c[t, x] == 0 if x == 1 else m.ct[t, x] == m.cx[t, x] + won
+
+    return m
+
+
+def exchanged(scheme):
+    run = igpe.Experiment(
+        table("h[1]", "c[0]"), start={"h": 0.5, "c": 0.5}, start_time=0.0, sigma=0.01
+    )
+    grid = {"x": FiniteDifference(10, scheme)}
+    problem = igpe.Problem(exchanger, parameters=["k"], experiments=run, space=grid)
+    return igpe.simulate(problem, {"k": RATE}, TIMES)
+
+
+def test_variables_have_schemes_of_their_own():
+    found = exchanged({"h": "backward", "c": "forward"})
+
+    def slopes(_, y):
+        h, c = np.append(1.0, y[:10]), np.append(y[10:], 0.0)
+        return [*(-np.diff(h) * 10 - RATE * (h - c)[1:]), *(np.diff(c) * 10 + RATE * (h - c)[:-1])]
+
+    exact = solve_ivp(slopes, (0, 1.5), np.full(20, 0.5), "LSODA", TIMES, rtol=1e-10, atol=1e-12).y
+    assert found["h[1]"].to_numpy() == pytest.approx(exact[9], rel=1e-5)
+    assert found["c[0]"].to_numpy() == pytest.approx(exact[10], rel=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["backward", "forward"])
+def test_slopes_at_walls_are_of_second_order_without_flow(scheme):
+    """Upwind formulas have no meaning: conditions and measured fluxes are as for "central"."""
+
+    def model(times):
+        m = heat(times)
+        m.flux = pyo.Expression(m.t, rule=lambda m, t: -m.k * m.dudx[0, t])
+        return m
+
+    data = table("u[0.5]", "flux")
+    run = igpe.Experiment(data, start_time=0.0, sigma=0.001)
+    found = {}
+    for name in ("central", scheme):
+        grid = {"x": FiniteDifference(20, name)}
+        problem = igpe.Problem(model, parameters=["k"], experiments=run, space=grid)
+        found[name] = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    for column in ("u[0.5]", "flux"):
+        assert found[scheme][column].to_numpy() == pytest.approx(found["central"][column])
+    assert found[scheme]["flux"].to_numpy() == pytest.approx(-np.pi * np.exp(-TIMES), rel=0.05)
+
+
 def plate(times):
     """Two sets beside the time: heat in a square whose edges are cold."""
     m = pyo.ConcreteModel()
@@ -449,6 +513,21 @@ REFUSED = {
     ),
     "one interval": (lambda: FiniteDifference(1), ProblemError, "at least 2"),
     "another scheme": (lambda: FiniteDifference(9, "weno"), ProblemError, "'weno' | 'central'"),
+    "another scheme of a variable": (
+        lambda: FiniteDifference(9, {"c": "weno"}),
+        ProblemError,
+        "'weno' | 'central'",
+    ),
+    "scheme of no variable": (
+        lambda: posed(tube, "c[1]", space={"x": FiniteDifference(9, {"q": "central"})}),
+        ModelError,
+        "['q'] | variables with derivatives with respect to 'x' are ['c']",
+    ),
+    "no formula": (
+        lambda: exchanged("central"),
+        ModelError,
+        "no formula for ['hx[1]', 'cx[0]'], | 'backward' | 'forward' | {'hot': 'backward'",
+    ),
     "no name": (lambda: posed(tube, "c[1]", space=[50]), ProblemError, "space={'x':"),
     "outside": (
         lambda: posed(tube, "c[1.2]", space={"x": 5}),

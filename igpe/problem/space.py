@@ -8,7 +8,7 @@ derivative is not consistent, and its positions are rounded to six decimals.
 Rules may sum over a set. So the set has all points of its grid as soon as the builder makes it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -88,6 +88,7 @@ SCHEMES: Mapping[str, Callable[[Profile, Any], Profile]] = {
     "forward2": _parabola(0, 2),
 }
 CARRIER = "CENTRAL"  # the name of Pyomo's under which ours go
+DEFAULT = "backward"
 WIDEST = 1.6  # times the mean width, after rounding the number of parts
 DIGITS = 12  # of a position: names of members are legible
 ORDERS = {"backward": 1, "central": 2, "forward": 1}
@@ -104,15 +105,18 @@ class FiniteDifference:
                were larger by speed * grid width / 2. "backward2": upwind with three points,
                second order; it may overshoot at fronts. "forward" and "forward2": the
                corresponding formulas for flow towards smaller x. "central": second order, for
-               diffusion. Formulas for second derivatives are central and second-order
+               diffusion. Formulas for second derivatives are central and second-order. For
+               counter-current flow, give variables their own schemes: {"hot": "backward", "cold":
+               "forward"}; the others get "backward"
     raises     ProblemError for fewer than two intervals, or for an unknown scheme
 
-    If the scheme has no formula for a first derivative in a boundary condition, igpe uses the slope
-    between the boundary point and the point next to it.
+    First derivatives at boundaries, in boundary conditions or measured expressions, are of second
+    order. Only in conditions of variables whose balances contain first derivatives, igpe uses the
+    scheme, or the slope between the boundary point and the next one.
     """
 
     intervals: int
-    scheme: str = "backward"
+    scheme: str | Mapping[str, str] = DEFAULT
 
     def __post_init__(self) -> None:
         if not (isinstance(self.intervals, int) and self.intervals > 1):
@@ -120,9 +124,10 @@ class FiniteDifference:
                 f"A grid in space has {shown(self.intervals)} intervals; expected a whole number "
                 f"of at least 2: {EXAMPLE}."
             )
-        if self.scheme not in SCHEMES:
+        schemes = self.scheme.values() if isinstance(self.scheme, Mapping) else [self.scheme]
+        for scheme in (s for s in schemes if s not in SCHEMES):
             raise ProblemError(
-                f"The scheme {shown(self.scheme)} is not one of {list(SCHEMES)}. Use 'backward' "
+                f"The scheme {shown(scheme)} is not one of {list(SCHEMES)}. Use 'backward' "
                 "for flow towards larger positions, 'forward' for flow towards smaller positions, "
                 "and 'central' for diffusion."
             )
@@ -148,11 +153,32 @@ class FiniteDifference:
         """Discretise a model over one ContinuousSet, in place."""
         if not self.is_filled(x):
             self.fill(x)
+        derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
+        names = [d.get_state_var().name for d in derivatives if x in d.get_continuousset_list()]
+        if isinstance(self.scheme, Mapping) and (unknown := sorted({*self.scheme} - {*names})):
+            raise ModelError(
+                f"The schemes of '{x.name}' are given for {unknown}, but the variables with "
+                f"derivatives with respect to '{x.name}' are {sorted({*names})}."
+            )
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
-        method.all_schemes[CARRIER] = (SCHEMES[self.scheme], second)
+        method.all_schemes[CARRIER] = (self._first, second)
         method.apply_to(model, wrt=x, nfe=len(x) - 1, scheme=CARRIER)
-        _leave_out_unneeded(model, x, self.scheme)
+        _settle_ends(model, x, derivatives, self._scheme_of)
+
+    def _scheme_of(self, state: Any) -> str:
+        if isinstance(self.scheme, Mapping):
+            return self.scheme.get(state.name, DEFAULT)
+        return self.scheme
+
+    def _first(self, v: Profile, s: Any) -> Profile:
+        """First derivative by the scheme of the variable."""
+
+        def derivative(x: float) -> Any:
+            state = next(identify_variables(v(x))).parent_component()
+            return SCHEMES[self._scheme_of(state)](v, s)(x)
+
+        return derivative
 
 
 def read_space(given: Any) -> dict[str, FiniteDifference]:
@@ -274,20 +300,51 @@ def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
     return found
 
 
-def _leave_out_unneeded(model: Any, x: Any, scheme: str) -> None:
-    """Delete differences at the ends that the scheme has no formula for and no condition uses.
+def without_formula(instance: Instance) -> list[tuple[str, str]]:
+    """Derivatives in space that the discretisation does not define, with their variables."""
+    series = {**instance.states, **instance.series}
+    home = {id(members[max(members)]): name for name, members in series.items()}
+    found = []
+    for derivative in instance.model.component_objects(pyo.Var):
+        if not isinstance(derivative, DerivativeVar):
+            continue
+        state = derivative.get_state_var()
+        equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+        for index in [i for i in derivative if equations is not None and i not in equations]:
+            here, there = id(derivative[index]), id(state[index])
+            if here in home and there in home:
+                found.append((home[here], home[there]))
+    return found
+
+
+def _settle_ends(
+    model: Any, x: Any, derivatives: Sequence[Any], scheme_of: Callable[[Any], str]
+) -> None:
+    """Delete differences at the ends that the scheme has no formula for and nothing needs.
 
     A balance that is written at a boundary in place of a condition is not meant to determine it.
+    Those needed are of second order where upwind formulas would be no use: outside of balances.
     """
-    ends = [end for end in (x.first(), x.last()) if end not in _covered(x, scheme)]
-    derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
-    needed = _used_by_conditions(model, x, ends, derivatives)
-    for derivative in derivatives:
-        if derivative.get_continuousset_list() == [x]:
-            equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
-            for index in _indices_at(ends, derivative, x):
-                if id(derivative[index]) not in needed:
-                    del equations[index]
+    conditions, others = _used_outside_balances(model, x, derivatives)
+    inside = _used_inside(model, x)
+    for derivative in (d for d in derivatives if d.get_continuousset_list() == [x]):
+        state = derivative.get_state_var()
+        equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+        covered = _covered(x, scheme_of(state))
+        for index in _indices_at((x.first(), x.last()), derivative, x):
+            data = derivative[index]
+            profile, at = _profile(state, index, x)
+            if id(data) in others or (id(data) in conditions and derivative.name not in inside):
+                equations[index] = data == SCHEMES["central"](profile, x)(at)
+            elif id(data) not in conditions and at not in covered:
+                del equations[index]
+
+
+def _profile(state: Any, index: Any, x: Any) -> tuple[Profile, float]:
+    """A variable along the line of a set that goes through a point, and where this is."""
+    key = index if isinstance(index, tuple) else (index,)
+    place = position_in(state, x) or 0
+    return lambda p: state[(*key[:place], p, *key[place + 1 :])], float(key[place])
 
 
 def _covered(x: Any, scheme: str) -> list[float]:
@@ -297,10 +354,14 @@ def _covered(x: Any, scheme: str) -> list[float]:
     return [x.first()] if scheme.startswith("forward") else []
 
 
-def _used_by_conditions(
-    model: Any, x: Any, ends: Sequence[float], derivatives: Sequence[Any]
-) -> set[int]:
-    """First derivatives by x that equations hold without the state's derivative by the time."""
+def _used_outside_balances(
+    model: Any, x: Any, derivatives: Sequence[Any]
+) -> tuple[set[int], set[int]]:
+    """First derivatives by x at the ends that conditions hold, and that Expressions alone do.
+
+    A balance holds the state's derivative by the time as well.
+    """
+    ends = (x.first(), x.last())
     state_of: dict[int, int] = {}
     slopes: dict[int, set[int]] = {}
     for derivative in derivatives:
@@ -310,17 +371,40 @@ def _used_by_conditions(
                 state_of[id(derivative[index])] = id(state[index])
             elif x not in by:
                 slopes.setdefault(id(state[index]), set()).add(id(derivative[index]))
-    used: set[int] = set()
+    conditions, balances, named = set[int](), set[int](), set[int]()
+    for component in model.component_objects((pyo.Constraint, pyo.Expression), active=True):
+        for index in _indices_at(ends, component, x):
+            held = _held(component, index)
+            own = held & state_of.keys()
+            if component.ctype is pyo.Expression:
+                named |= own
+                continue
+            of_balance = {d for d in own if held & slopes.get(state_of[d], set())}
+            balances |= of_balance
+            conditions |= own - of_balance
+    return conditions, named - conditions - balances
+
+
+def _used_inside(model: Any, x: Any) -> set[str]:
+    """Names of components that equations hold between the ends."""
+    inside = {float(p) for p in x} - {x.first(), x.last()}
+    found: set[str] = set()
     for component in model.component_objects(pyo.Constraint, active=True):
-        if not component.local_name.endswith("_disc_eq"):
-            for index in _indices_at(ends, component, x):
-                held = {id(v) for v in identify_variables(component[index].expr)}
-                own = held & state_of.keys()
-                used |= {d for d in own if not held & slopes.get(state_of[d], set())}
-    return used
+        if position_in(component, x) is not None and not component.local_name.endswith("_disc_eq"):
+            for index in _indices_at(inside, component, x):
+                held = identify_variables(component[index].expr)
+                found |= {v.parent_component().name for v in held}
+    return found
 
 
-def _indices_at(ends: Sequence[float], component: Any, x: Any) -> list[Any]:
+def _held(component: Any, index: Any) -> set[int]:
+    """Variables of a member of an equation or expression; none of the differences' own."""
+    if component.local_name.endswith("_disc_eq") or component[index].expr is None:
+        return set()
+    return {id(v) for v in identify_variables(component[index].expr)}
+
+
+def _indices_at(ends: Collection[float], component: Any, x: Any) -> list[Any]:
     """Indices of the members at the ends; of a component that is not over x, all."""
     place = position_in(component, x) if component.is_indexed() else None
     if place is None:

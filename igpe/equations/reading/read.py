@@ -32,6 +32,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
+from igpe.problem.space import without_formula
 
 
 def read_jumps(
@@ -233,6 +234,16 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     names = (*system.symbols.states, *system.symbols.algebraics)
     spare = [system.equations[i] for i in found.over_rows]
     free = [names[j] for j in found.under_columns]
+    pairs = [(d, state) for d, state in without_formula(instance) if d in names]
+    if lacking := [d for d, state in pairs if {d, state} & {*free}]:
+        raise ModelError(
+            f"The discretisation has no formula for {listed(lacking)}, so the equations do not "
+            "determine all variables. A balance at the upper end of a set needs the scheme "
+            "'backward', and one at the lower end 'forward'; otherwise, write a boundary condition "
+            "there. Variables can have their own schemes: "
+            "igpe.integrators.FiniteDifference(50, {'hot': 'backward', 'cold': 'forward'}). With "
+            "space=, igpe also has formulas for boundary conditions."
+        )
     many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
     model, time = instance.model, instance.time
     has_space = any(s is not time for s in model.component_objects(ContinuousSet))
