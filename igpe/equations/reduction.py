@@ -357,7 +357,8 @@ class _Reduced:
         place = [*self.bound, *range(len(s.states), len(s.states) + self.unknown.numel())]
         sought = ca.vertcat(s.x, self.unknown)[place]
         given = range(len(e.inputs))
-        old = [s.t, s.u[given], s.x[self.free]]
+        inputs = ca.reshape(s.u[given], -1, 1)  # without inputs, CasADi has a row of none
+        old = [s.t, inputs, s.x[self.free]]
         new = [ca.SX(e.start_time), ca.SX(self.point.u[: len(e.inputs)]), s.s[self.free]]
         every = ca.substitute([self.every], old, new)[0]
         every = ca.substitute(every, s.s[self.bound], s.x[self.bound])

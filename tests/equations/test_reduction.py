@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
@@ -322,6 +323,28 @@ def test_an_event_may_change_a_free_state():
     )
     assert found.nA.iloc[2] - found.nA.iloc[1] == pytest.approx(1.0, abs=2e-3)
     np.testing.assert_allclose(found.V, 1.5, atol=1e-8)
+
+
+def level_tanks(times):
+    """Two tanks at one level; the flow between them follows."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.k, m.feed, m.flow = pyo.Var(bounds=(0, 5)), pyo.Var(m.t), pyo.Var(m.t)
+    m.h, m.other = pyo.Var(m.t), pyo.Var(m.t)
+    m.dh, m.dother = dae.DerivativeVar(m.h), dae.DerivativeVar(m.other)
+    m.first = pyo.Constraint(m.t, rule=lambda m, t: m.dh[t] == m.feed[t] - m.flow[t])
+    m.second = pyo.Constraint(m.t, rule=lambda m, t: m.dother[t] == m.flow[t] - m.k * m.other[t])
+    m.level = pyo.Constraint(m.t, rule=lambda m, t: m.h[t] == m.other[t])
+    return m
+
+
+def test_an_unknown_inflow_may_be_the_only_input():
+    run = igpe.Experiment(pd.DataFrame({"time": TIMES, "h": 1.0}), start={"h": 1.0}, sigma=0.01)
+    inflow = {"feed": igpe.losses.PiecewiseConstant((0.0,), 0, 5)}
+    posed = igpe.Problem(level_tanks, parameters=["k"], experiments=run, time_varying=inflow)
+    found = igpe.simulate(posed, {"k": 1.0, **dict.fromkeys(set(posed.unknowns.names) - {"k"}, 3)})
+    exact = 3.0 - 2.0 * np.exp(-0.5 * found["time"])
+    np.testing.assert_allclose(found["h"], exact, rtol=1e-4)
 
 
 def abrupt(times):
