@@ -299,6 +299,35 @@ def test_slopes_at_walls_are_of_second_order_without_flow(scheme):
     assert found[scheme]["flux"].to_numpy() == pytest.approx(-np.pi * np.exp(-TIMES), rel=0.05)
 
 
+def by_flux(times):
+    """Pyomo's heat equation written with the flux."""
+    m = heat(times)
+    m.q = pyo.Var(m.x, m.t)
+    m.dqdx = dae.DerivativeVar(m.q, wrt=m.x)
+    m.pde.deactivate()
+    skip = pyo.Constraint.Skip
+    m.fourier = pyo.Constraint(
+        m.x, m.t, rule=lambda m, x, t: m.q[x, t] == -m.k / np.pi**2 * m.dudx[x, t]
+    )
+    m.balance = pyo.Constraint(
+        m.x, m.t, rule=lambda m, x, t: skip if x in (0, 1) else m.dudt[x, t] == -m.dqdx[x, t]
+    )
+    return m
+
+
+def with_flux(scheme):
+    data = table("u[0.5]")
+    run = igpe.Experiment(data, start_time=0.0, sigma=0.001)
+    grid = {"x": FiniteDifference(20, scheme)}
+    problem = igpe.Problem(by_flux, parameters=["k"], experiments=run, space=grid)
+    return igpe.simulate(problem, {"k": 1.0}, TIMES)["u[0.5]"].to_numpy()
+
+
+@pytest.mark.parametrize("scheme", ["central", {"q": "backward", "u": "forward"}])
+def test_diffusion_may_be_written_with_its_flux(scheme):
+    assert with_flux(scheme) == pytest.approx(np.exp(-TIMES), abs=0.01)
+
+
 def plate(times):
     """Two sets beside the time: heat in a square whose edges are cold."""
     m = pyo.ConcreteModel()
@@ -527,6 +556,12 @@ REFUSED = {
         lambda: exchanged("central"),
         ModelError,
         "no formula for ['hx[1]', 'cx[0]'], | 'backward' | 'forward' | {'hot': 'backward'",
+    ),
+    "flux upwind twice": (
+        lambda: with_flux("backward"),
+        ModelError,
+        "'dqdx' is the derivative of 'q' | the derivative 'dudx' | With 'backward' for both | "
+        "{'q': 'backward', 'u': 'forward'}",
     ),
     "no name": (lambda: posed(tube, "c[1]", space=[50]), ProblemError, "space={'x':"),
     "outside": (

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyomo.environ as pyo
+from pyomo.core.expr.calculus.derivatives import Modes, differentiate
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet, DerivativeVar
 
@@ -160,6 +161,7 @@ class FiniteDifference:
                 f"The schemes of '{x.name}' are given for {unknown}, but the variables with "
                 f"derivatives with respect to '{x.name}' are {sorted({*names})}."
             )
+        _refuse_antidiffusion(model, x, derivatives, self._scheme_of)
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
         method.all_schemes[CARRIER] = (self._first, second)
@@ -338,6 +340,47 @@ def _settle_ends(
                 equations[index] = data == SCHEMES["central"](profile, x)(at)
             elif id(data) not in conditions and at not in covered:
                 del equations[index]
+
+
+def _refuse_antidiffusion(
+    model: Any, x: Any, derivatives: Sequence[Any], scheme_of: Callable[[Any], str]
+) -> None:
+    """Raise ModelError if a flux and its divergence are upwind alike: F = -D c_x, c_t = -F_x.
+
+    Such differences amplify what changes from point to point, the more the finer the grid.
+    """
+    inside = {x.at(2)}
+    over_x = [d for d in derivatives if d.get_continuousset_list() == [x]]
+    by_x = {id(d[i]): d for d in over_x for i in _indices_at(inside, d, x)}
+    by_time = {
+        id(v) for d in derivatives if x not in d.get_continuousset_list() for v in d.values()
+    }
+    equations = [
+        (component[i].body, _held(component, i))
+        for component in model.component_objects(pyo.Constraint, active=True)
+        if position_in(component, x) is not None
+        for i in _indices_at(inside, component, x)
+    ]
+    moved = set[int]().union(*(held for _, held in equations if held & by_time))
+    of_flux = {id(d.get_state_var()): d for i, d in by_x.items() if i in moved}
+    for body, held in ((b, h) for b, h in equations if not h & by_time):
+        for flux in identify_variables(body):
+            if (divergence := of_flux.get(id(flux.parent_component()))) is None:
+                continue
+            factor = differentiate(body, wrt=flux, mode=Modes.reverse_symbolic)
+            inner = {id(v) for v in identify_variables(factor)}
+            for gradient in (by_x[i] for i in held & by_x.keys() - inner):
+                names = [d.get_state_var().name for d in (divergence, gradient)]
+                schemes = [scheme_of(d.get_state_var()) for d in (divergence, gradient)]
+                if names[0] != names[1] and schemes[0][:7] == schemes[1][:7] != "central":
+                    raise ModelError(
+                        f"'{divergence.name}' is the derivative of '{names[0]}', which contains "
+                        f"the derivative '{gradient.name}'. With {schemes[0]!r} for both, igpe "
+                        f"cannot integrate diffusion. Pass space={{'{x.name}': "
+                        "igpe.integrators.FiniteDifference(50, 'central')}. If the flux also "
+                        f"contains flow, {{'{names[0]}': 'backward', '{names[1]}': 'forward'}} in "
+                        "place of 'central' is more robust."
+                    )
 
 
 def _profile(state: Any, index: Any, x: Any) -> tuple[Profile, float]:
