@@ -193,6 +193,22 @@ def test_collocation_in_space_by_the_user_is_kept():
     assert found[f"u[{x}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
 
 
+def test_params_and_loops_of_the_builder_reach_all_points_of_the_grid():
+    def model(times):
+        m = tube(times)
+        m.share = pyo.Param(m.x, initialize=lambda m, x: 1 + x)
+        m.local = pyo.Expression(m.t, m.x, rule=lambda m, t, x: m.share[x] * m.c[t, x])
+        for x in m.x:
+            m.c[m.t.first(), x].fix(0.25)
+        return m
+
+    run = igpe.Experiment(table("c[0.5]", "local[0.5]"), start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(model, parameters=["D", "k"], experiments=run, space={"x": 4})
+    found = igpe.simulate(problem, TRUTH, [0.0, 1.0])
+    assert found["c[0.5]"].iloc[0] == 0.25
+    assert found["local[0.5]"].to_numpy() == pytest.approx(1.5 * found["c[0.5]"].to_numpy())
+
+
 def add_mean(m, way):
     def trapezoid(m, t):
         points = sorted(m.x)
@@ -510,6 +526,13 @@ def not_closed(times):
     return m
 
 
+def bent(times):
+    m = tube(times)
+    m.outlet.deactivate()
+    m.flat = pyo.Constraint(m.t, rule=lambda m, t: m.d2c[t, 1] == 0)
+    return m
+
+
 def moving(times):
     m = of_the_user(times)
     for t in m.t:
@@ -608,6 +631,21 @@ REFUSED = {
         lambda: igpe.simulate(posed(not_closed, "c[1]", space={"x": 5}), TRUTH),
         ModelError,
         "do not determine | 'c[0]'",
+    ),
+    "skipped": (
+        lambda: igpe.simulate(posed(not_closed, "c[1]", space={"x": 5}), TRUTH),
+        ModelError,
+        "do not determine | The model skips 'balance' at x = 0, x = 1.",
+    ),
+    "second derivative at the end": (
+        lambda: igpe.simulate(posed(bent, "c[1]", space={"x": 5}), TRUTH),
+        ModelError,
+        "no formula for ['d2c[1]'] | Second derivatives have formulas only between the ends",
+    ),
+    "time": (
+        lambda: posed(tube, "c[1]", space={"t": 5}),
+        ModelError,
+        "'t' contains the times, but it is discretised | discretise 'x' instead",
     ),
     "moving": (
         lambda: igpe.Problem(

@@ -243,6 +243,12 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
                 "...)."
             )
         candidates = holding
+    others = [s.name for s in sets if s is not candidates[0] and times <= set(map(float, s))]
+    if others and times and not times <= set(map(float, candidates[0])):
+        raise ModelError(
+            f"The ContinuousSet '{others[0]}' contains the times, but it is discretised. Leave "
+            f"time out of space= and apply_to; discretise '{candidates[0].name}' instead."
+        )
     return candidates[0]
 
 

@@ -302,6 +302,18 @@ def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
     return found
 
 
+def skipped(instance: Instance) -> dict[str, list[str]]:
+    """Positions in space at which an equation has no member, by the equation's name."""
+    sets = [s for s in instance.model.component_objects(ContinuousSet) if s is not instance.time]
+    found: dict[str, list[str]] = {}
+    for component in instance.model.component_objects(pyo.Constraint, active=True):
+        for s in [s for s in sets if position_in(component, s) is not None]:
+            if not component.local_name.endswith("_disc_eq"):
+                lacking = [p for p in s if not _indices_at({p}, component, s)]
+                found.setdefault(component.name, []).extend(f"{s.name} = {p:g}" for p in lacking)
+    return {name: places for name, places in found.items() if places}
+
+
 def without_formula(instance: Instance) -> list[tuple[str, str]]:
     """Derivatives in space that the discretisation does not define, with their variables."""
     series = {**instance.states, **instance.series}

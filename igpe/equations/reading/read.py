@@ -16,7 +16,7 @@ from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
-from igpe.core.names import listed
+from igpe.core.names import in_words, listed
 from igpe.equations.differentiation import at_any_order, differentiated
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
@@ -32,7 +32,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
-from igpe.problem.space import without_formula
+from igpe.problem.space import skipped, without_formula
 
 
 def read_jumps(
@@ -238,12 +238,14 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     if lacking := [d for d, state in pairs if {d, state} & {*free}]:
         raise ModelError(
             f"The discretisation has no formula for {listed(lacking)}, so the equations do not "
-            "determine all variables. A balance at the upper end of a set needs the scheme "
-            "'backward', and one at the lower end 'forward'; otherwise, write a boundary condition "
-            "there. Variables can have their own schemes: "
+            "determine all variables. Second derivatives have formulas only between the ends. For "
+            "first derivatives, a balance at the upper end of a set needs the scheme 'backward', "
+            "and one at the lower end 'forward'. Otherwise, write a boundary condition there. "
+            "Variables can have their own schemes: "
             "igpe.integrators.FiniteDifference(50, {'hot': 'backward', 'cold': 'forward'}). With "
             "space=, igpe also has formulas for boundary conditions."
         )
+    gaps = [f"'{name}' at {in_words(at)}" for name, at in skipped(instance).items()]
     many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
     model, time = instance.model, instance.time
     has_space = any(s is not time for s in model.component_objects(ContinuousSet))
@@ -255,5 +257,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         + ". Remove an equation that follows from others, or add a missing equation."
         + " If a variable is an input, give it in Experiment(inputs=...)." * bool(free)
         + " At a boundary in space, give each variable a boundary condition. A balance can replace "
-        "this condition only if the discretisation scheme has a formula for this point." * has_space
+        "this condition only if the discretisation scheme has a formula for this point."
+        * has_space
+        + f" The model skips {in_words(gaps)}." * bool(free and gaps)
     )
