@@ -15,6 +15,7 @@ from igpe.formats.workbooks.words import (
     DATES,
     STATISTICS,
     begins_with,
+    is_form,
     is_run,
     is_time,
     is_unit,
@@ -226,7 +227,7 @@ def _blocks(
 
 def _is_unit_row(row: Row) -> bool:
     texts = [c.text for c in row if c.kind is not Kind.EMPTY]
-    return all(map(is_unit, texts)) and any(map(unit_below, texts))
+    return all(map(is_unit, texts)) and any(unit_below(t) or is_form(t) for t in texts)
 
 
 def clean(text: str) -> str:

@@ -7,11 +7,12 @@ A number means the same in every file: decimal commas, separators of thousands, 
 import csv
 import re
 import zipfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
+from functools import partial
 from io import BytesIO, StringIO
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +36,7 @@ _PLUS_MINUS = rf"\s*(?:±|\+/-|\+-)\s*({_NUMBER})"
 _LIMIT = re.compile(rf"([<>≤≥])\s*({_NUMBER})\s*%?")
 _GAP = re.compile(r"(?<=\d)[\s'\N{RIGHT SINGLE QUOTATION MARK}](?=\d{3}(?!\d))")  # thousands
 _GROUPED = r"[-+]?[1-9]\d{0,2},\d{3}"  # 1,234: thousands or decimals
+_POINTED = r"[-+]?[1-9]\d{0,2}\.\d{3}"  # 1.234, the same where commas stand before decimals
 _COMMA = re.compile(
     rf"[<>±\s]*([-+\u2212]?\d*,\d+(?:[eE][-+\u2212]?\d+)?)(\s+\S{{1,8}}|[%°]\S?|{_PLUS_MINUS})?"
 )
@@ -74,6 +76,7 @@ class CellGrid:
     """A sheet: its file and name, and the cells of its rows. All rows are equally long.
 
     hidden  rows that Excel does not show;  shown: whether it shows the sheet
+    grouped  a number such as "1.000" that is read as 1000 because of other numbers; or ""
     """
 
     file: Path
@@ -81,6 +84,7 @@ class CellGrid:
     rows: list[list[Cell]]
     hidden: frozenset[int] = frozenset()
     shown: bool = True
+    grouped: str = ""
 
     def place(self, row: int, column: int) -> str:
         """A cell as spreadsheets name it: "B7"; with its sheet, if the sheet has a name."""
@@ -135,13 +139,17 @@ def read_grids(path: Path, decimal: str | None, marked: Collection[str]) -> list
     if len(sheets) > MOST_SHEETS:
         raise DataError(f"'{path}' has {len(sheets)} sheets; igpe reads at most {MOST_SHEETS}.")
     comma = _has_decimal_comma(path, sheets, decimal)
+    grouped = comma and (decimal == "," or not _has_decimal_points(sheets))
     missing = MISSING | {m.strip().lower() for m in marked}
     grids = []
     for name, values, hidden, shown, _ in sheets:
-        rows = [[_cell(v, missing, comma=comma) for v in row] for row in values]
+        rows = [[_cell(v, missing, comma=comma, grouped=grouped) for v in row] for row in values]
         width = max(map(len, rows), default=0)
         filled = [row + [EMPTY] * (width - len(row)) for row in rows]
-        grids.append(CellGrid(path, name, filled, hidden, shown))
+        texts = (v.strip() for row in values for v in row if isinstance(v, str))
+        pointed = (t for t in texts if re.fullmatch(_POINTED, t))
+        example = next(pointed, "") if grouped and decimal is None else ""
+        grids.append(CellGrid(path, name, filled, hidden, shown, example))
     return grids
 
 
@@ -260,7 +268,24 @@ def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) ->
     return bool(example) or decimal == ","
 
 
-def _cell(value: Any, missing: Collection[str], *, comma: bool) -> Cell:
+def _has_decimal_points(sheets: list[_Sheet]) -> bool:
+    """Whether a number has a point that parts no thousands, such as 0.5."""
+    texts = [c.strip() for s in sheets for row in s.rows for c in row if isinstance(c, str)]
+    pointed = (t for t in texts if t.count(".") == 1 and NUMBER.fullmatch(t))
+    return any(not re.fullmatch(rf"{_POINTED}(,\d*)?", t) for t in pointed)
+
+
+def advice(text: str, otherwise: str) -> str:
+    """What to do about a number such as 1.234 that is not read; of other texts, `otherwise`."""
+    if not re.fullmatch(_POINTED, text):
+        return otherwise
+    return (
+        "Its point may separate thousands or decimals. If it separates thousands, pass "
+        f"decimal=','. Otherwise write {text.replace('.', ',')}."
+    )
+
+
+def _cell(value: Any, missing: Collection[str], *, comma: bool, grouped: bool) -> Cell:
     """The typed cell of what a file holds."""
     if value is None or value != value:  # noqa: PLR0124 - not a number
         return EMPTY
@@ -276,33 +301,33 @@ def _cell(value: Any, missing: Collection[str], *, comma: bool) -> Cell:
         )
     if isinstance(value, timedelta):
         return Cell(Kind.DURATION, value.total_seconds(), text)
-    return _typed(text, missing, comma=comma) if text else EMPTY
+    return _typed(text, missing, comma=comma, grouped=grouped) if text else EMPTY
 
 
-def _typed(text: str, missing: Collection[str], *, comma: bool) -> Cell:
+def _typed(text: str, missing: Collection[str], *, comma: bool, grouped: bool) -> Cell:
     """The cell of a text that is not empty."""
-    lower = text.lower()
+    lower, number = text.lower(), partial(_number, comma=comma, grouped=grouped)
     if lower in missing:
         return Cell(Kind.MISSING, text=text)
     if limit := _LIMIT.fullmatch(text):
-        value = _number(limit[2], comma=comma) if limit[1] in "<≤" else None
+        value = number(limit[2]) if limit[1] in "<≤" else None
         return Cell(Kind.LIMIT, value, text)
     if lower.replace(" ", "") in UNDETECTED:
         return Cell(Kind.LIMIT, text=text)
     is_ratio = text.endswith("%")
     match = re.fullmatch(rf"({_NUMBER}){_PLUS_MINUS}", text)
     bare = match[1] if match else text.removesuffix("%").strip()
-    number, sigma = (_number(part, comma=comma) for part in (bare, match[2] if match else ""))
-    if number is not None and (sigma is not None or not match):
-        return Cell(Kind.NUMBER, number, text, sigma, is_ratio)
-    return _clock(text) or _date(text) or Cell(Kind.TEXT, text=text)
+    value, sigma = (number(part) for part in (bare, match[2] if match else ""))
+    if value is not None and (sigma is not None or not match):
+        return Cell(Kind.NUMBER, value, text, sigma, is_ratio)
+    return _clock(text) or _duration(text, number) or _date(text) or Cell(Kind.TEXT, text=text)
 
 
-def _number(text: str, *, comma: bool) -> float | None:
-    """The number that a text is, or None; 1.234 is none where commas stand before decimals."""
+def _number(text: str, *, comma: bool, grouped: bool) -> float | None:
+    """The number that a text is, or None; 1.234 is none unless points surely part thousands."""
     plain = _GAP.sub("", text).replace("\N{MINUS SIGN}", "-")
     thousands, point = (r"\.", ",") if comma else (",", r"\.")
-    if not NUMBER.fullmatch(plain) or (comma and re.fullmatch(r"[-+]?[1-9]\d{0,2}\.\d{3}", plain)):
+    if not NUMBER.fullmatch(plain) or (comma and not grouped and re.fullmatch(_POINTED, plain)):
         return None
     if re.fullmatch(rf"[-+]?\d{{1,3}}({thousands}\d{{3}})+({point}\d*)?", plain):
         plain = re.sub(thousands, "", plain)
@@ -314,18 +339,23 @@ def _number(text: str, *, comma: bool) -> float | None:
 
 
 def _clock(text: str) -> Cell | None:
-    """A clock time or a duration; None if the text is neither."""
+    """A clock time; None if the text is none."""
     if match := _CLOCK.fullmatch(text):
         hours, minutes = int(match[1]), int(match[2])
         if match[4]:
             hours = hours % _NOON + _NOON * (match[4].lower() == "pm")
         seconds = hours * 3600 + minutes * 60 + float((match[3] or "0").replace(",", "."))
         return Cell(Kind.CLOCK, seconds, text, short=not (match[3] or match[4]))
-    if re.fullmatch(f"({_DURATION})+", text, re.IGNORECASE):
-        parts = re.findall(_DURATION, text.lower())
-        seconds = sum(float(n.replace(",", ".")) * TIME_UNITS[unit] for n, unit in parts)
-        return Cell(Kind.DURATION, seconds, text)
     return None
+
+
+def _duration(text: str, number: Callable[[str], float | None]) -> Cell | None:
+    """A duration, such as "1 h 30 min"; None if the text is none."""
+    if not re.fullmatch(f"({_DURATION})+", text, re.IGNORECASE):
+        return None
+    parts = [(number(n), TIME_UNITS[unit]) for n, unit in re.findall(_DURATION, text.lower())]
+    seconds = [n * unit for n, unit in parts if n is not None]
+    return Cell(Kind.DURATION, sum(seconds), text) if len(seconds) == len(parts) else None
 
 
 def _date(text: str) -> Cell | None:

@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable
-from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, Kind, Question
+from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, Kind, Question, advice
 from igpe.formats.workbooks.conditions import (
     DEGREES,
     WITH_UNIT,
@@ -166,11 +166,14 @@ def _is_number_with_more(text: str, unit: str) -> bool:
 def _require_numbers(column: Column, block: SheetTable) -> None:
     for row, cell in enumerate(column.cells):
         if cell.kind in (Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.DURATION):
+            other = (
+                f"Correct it, mark it as a missing value (marked=['{cell.text}']), or leave the "
+                f"column out (roles={{'{column.header}': 'ignore'}})."
+            )
             raise DataError(
                 f"Cell {block.place(row, column.number)} in '{block.grid.file.name}', column "
-                f"'{column.header}', contains '{cell.text}', which is not a number. Correct "
-                f"it, mark it as a missing value (marked=['{cell.text}']), or leave the column out "
-                f"(roles={{'{column.header}': 'ignore'}})."
+                f"'{column.header}', contains '{cell.text}', which is not a number. "
+                f"{advice(cell.text, other)}"
             )
 
 

@@ -227,10 +227,16 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
     if listed:
         other = [h for h in listed if words.speaks_of(words.OTHER_TIMES, h)]
         more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
+        units = {
+            h: split_header(h)[1] or words.unit_below(b.units[k])
+            for b in blocks
+            for k, h in enumerate(b.headers)
+        }
+        best = [h for h in listed if words.dimension(units[h]) == words.TIME and h not in other]
         return (
             f"Which column of '{path.name}' holds the times? None of {listed} looks like a "
-            f"time.{more} Name the column of times (roles={{'{listed[0]}': 'time'}}), or "
-            "add such a column."
+            f"time.{more} Name the column of times "
+            f"(roles={{'{best[0] if best else 'COLUMN'}': 'time'}}), or add such a column."
         )
     return (
         f"There is no table in '{path.name}': igpe found no header (a line of names) above "
@@ -258,7 +264,8 @@ def _workbook(
     time_unit = "h" if longest >= LONG else "min"
     time_unit = next((r.unit for r in raw if not r.from_clock), time_unit)
     values = _in_common_units(pd.concat(_named(raw, time_unit, options), ignore_index=True))
-    warnings = [w for _, part in _parts(values, "run", "name") for w in _doubts(part, raw)]
+    warnings = [_on_thousands(g) for run in raw if (g := run.block.grid).grouped]
+    warnings += [w for _, part in _parts(values, "run", "name") for w in _doubts(part, raw)]
     roles = _final_roles(values, options)
     if "measured" not in roles.values():
         raise DataError(nothing)
@@ -437,6 +444,14 @@ def _final_run(
 
 def _range(places: pd.Series) -> str:
     return f"{places.iloc[0]}:{places.iloc[-1].rpartition('!')[2]}"
+
+
+def _on_thousands(grid: CellGrid) -> str:
+    plain = grid.grouped.replace(".", "")
+    return (
+        f"igpe reads {grid.grouped} in {grid.file.name} as {plain}, because other numbers have "
+        f"decimal commas. If the point separates decimals, write {grid.grouped.replace('.', ',')}."
+    )
 
 
 def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:

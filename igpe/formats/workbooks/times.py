@@ -13,7 +13,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable
-from igpe.formats.workbooks.cells import VALUES, Cell, Kind, Question
+from igpe.formats.workbooks.cells import VALUES, Cell, Kind, Question, advice
 from igpe.formats.workbooks.words import split_header
 from igpe.problem.units import conversion
 
@@ -135,11 +135,12 @@ def _seconds(column: Column, block: SheetTable, options: Options) -> tuple[Float
         odd = {kinds.most_common()[-1][0]}
     if odd:
         row = next(r for r, c in enumerate(column.cells) if c.kind in odd)
+        text = column.cells[row].text
+        other = "Correct it, or name another time column: roles={'COLUMN': 'time'}."
         raise DataError(
             f"Cell {block.place(row, column.number)} in '{block.grid.file.name}' contains "
-            f"'{column.cells[row].text}', which does not match the other times in "
-            f"'{column.header}'. Correct it, or name another time column: "
-            "roles={'t / h': 'time'}."
+            f"'{text}', which does not match the other times in '{column.header}'. "
+            f"{advice(text, other)}"
         )
     if Kind.DATE in kinds:
         return _from_dates(column, block, options), True
@@ -190,7 +191,9 @@ def _from_clock(
     clocks, first = column.holds(Kind.CLOCK), values[np.isfinite(values)][0]
     is_clock = said == "clock" or re.search("clock|uhrzeit|time of day", hint) is not None
     is_elapsed = said in ("elapsed", "hh:mm", "mm:ss") or bool(column.holds(Kind.DURATION))
-    is_elapsed |= re.search("elapsed|duration|dauer|relative|h+:m+|m+:s+", hint) is not None
+    is_elapsed |= re.search("elapsed|duration|dauer|relative", hint) is not None
+    is_form = re.search("h+:m+|m+:s+", hint) is not None  # of the day as well as of a duration
+    is_elapsed |= is_form and first < MORNING and not is_clock
     if said == "mm:ss" or ("mm:ss" in hint and "h:mm" not in hint and clocks[0].short):
         return values / 60
     is_open = not (is_clock or first >= MORNING or said == "hh:mm" or "h:mm" in hint)
@@ -203,7 +206,7 @@ def _from_clock(
                 "minutes and seconds": {"roles": {header: "mm:ss"}},
             },
         )
-    if not is_clock and not is_elapsed and 0 < first < MORNING:
+    if not is_clock and not is_elapsed and (is_form or 0 < first < MORNING):
         raise Question(
             f"The times '{header}' in '{name}' begin at {clocks[0].text}. These are either times "
             "since the start or times of day.",

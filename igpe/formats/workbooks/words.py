@@ -97,6 +97,8 @@ _KINDS = {
     "selectivity": re.compile(rf"(?i)(?:selectivity|selektivität){_OF}"),
     "area": re.compile(r"(?i)(?:peak[\s_]*)?(?:area|fläche)(?P<of>)(?![a-z]).*"),
 }
+_CLOCK_FORM = r"(h+|m+|min):(m+|min|s+|sec)(:(s+|sec))?"
+_FORM = re.compile(rf"(?i){_CLOCK_FORM}|[dtmyj]{{1,4}}([-./][dtmyj]{{1,4}}){{2}}(\s{_CLOCK_FORM})?")
 _LETTERS = {"X": "conversion", "Y": "yield", "S": "selectivity"}
 _REPLICATES = [
     (re.compile(r"(.*\S)\s*\((\d)\)"), True),
@@ -196,7 +198,12 @@ def is_unit(text: str) -> bool:
     """Whether a cell below a header holds a unit: "[h]", "mol/L", "-", "hh:mm:ss"."""
     bare = text.strip().strip("[]()")
     is_none = not bare.strip("-\N{EN DASH}1")
-    return is_none or bool(known_unit(bare) or re.fullmatch("[hms:]{5,8}", bare))
+    return is_none or bool(known_unit(bare)) or is_form(bare)
+
+
+def is_form(text: str) -> bool:
+    """Whether a text says how times or dates are written: "hh:mm", "[mm:ss]", "dd.mm.yyyy"."""
+    return _FORM.fullmatch(text.strip().strip("[]()")) is not None
 
 
 def dimension(unit: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ from hashlib import sha256
 import numpy as np
 import pandas as pd
 import pytest
-from layouts import LAYOUTS, Layout
+from layouts import LAYOUTS, Layout, mistakes
 from typer.testing import CliRunner
 
 import igpe
@@ -143,6 +143,60 @@ def test_a_temperature_without_a_unit_is_asked_for(tmp_path):
         igpe.read_workbook(path).experiments(reactor)
     (run,) = igpe.read_workbook(path, units={"T": "degC"}).experiments(reactor)
     assert run.inputs["T"] == 323.15
+
+
+FOUND_LATER = (
+    Layout(
+        "points between thousands, decimal commas in another column",
+        "Zeit / s;A (mM)\n0;5,5\n1.000;4,0\n1.800;3,1\n",
+        time="s",
+        runs={"": "t A / 0 5.5 / 1000 4 / 1800 3.1"},
+        warns=("igpe reads 1.000 in file.csv as 1000",),
+    ),
+    Layout(
+        "points between thousands of seconds",
+        "Zeit;A (mM)\n0 s;5,5\n1.200 s;4,0\n1.800 s;3,1\n",
+        time="min",
+        runs={"": "t A / 0 5.5 / 20 4 / 30 3.1"},
+    ),
+    Layout(
+        "clock times, with hh:mm below their header and no other unit below",
+        {"R1": "Uhrzeit|A (mM)|B (mM)\nhh:mm||\n'09:30|5|0\n'10:30|4|1\n'11:00|3|2\n"},
+        time="min",
+        runs={"": "t A B / 0 5 0 / 60 4 1 / 90 3 2"},
+    ),
+    Layout(
+        "clock times that the header says to be such, and how they are written",
+        "Uhrzeit [hh:mm];A (mM)\n09:30;5\n10:30;4\n11:00;3\n",
+        time="min",
+        runs={"": "t A / 0 5 / 60 4 / 90 3"},
+    ),
+    Layout(
+        "a header that says how times are written, but not whether they are times of day",
+        "time [hh:mm];A (mM)\n09:30;5\n10:30;4\n11:00;3\n",
+        choices=("clock", "elapsed"),
+    ),
+)
+
+
+@pytest.mark.parametrize("layout", FOUND_LATER, ids=lambda layout: layout.like)
+def test_layouts_that_users_found_are_understood(layout, tmp_path):
+    assert mistakes(layout, tmp_path, "file") == []
+
+
+def test_a_stated_decimal_comma_makes_points_separate_thousands(tmp_path):
+    path = Layout("", "t [s];A [mM]\n0;1.234\n50;0.5\n100;0,3\n").write(tmp_path, "file")
+    with pytest.raises(igpe.errors.DataError, match=r"1.234'.*point may separate.*decimal=','"):
+        igpe.read_workbook(path)
+    book = igpe.read_workbook(path, decimal=",")
+    assert book.runs[0].table["A"].tolist() == [1234, 0.5, 0.3]
+    assert not any("igpe reads" in w for w in book.warnings)
+
+
+def test_the_column_with_a_unit_of_time_is_suggested(tmp_path):
+    path = Layout("", "Baum,Alter / d,Umfang / mm\n1,118,30\n1,484,58\n").write(tmp_path, "file")
+    with pytest.raises(igpe.errors.DataError, match=r"roles=\{'Alter / d': 'time'\}"):
+        igpe.read_workbook(path)
 
 
 def test_answers_to_questions(tmp_path):
