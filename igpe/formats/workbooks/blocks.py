@@ -102,8 +102,8 @@ def _first(row: Row) -> Cell:
     return next((c for c in row if c.kind is not Kind.EMPTY), EMPTY)
 
 
-def _texts(row: Row) -> list[int]:
-    return [c for c, cell in enumerate(row) if cell.kind is Kind.TEXT]
+def _texts(row: Row, first: int = 0) -> list[int]:
+    return [c for c, cell in enumerate(row, first) if cell.kind is Kind.TEXT]
 
 
 def _values(row: Row) -> list[int]:
@@ -127,12 +127,19 @@ def _below_each_other(grid: CellGrid) -> Iterator[SheetTable]:
         while first > above and _is_text_row(rows[first - 1]):
             first -= 1
         data, breaks, end = _extent(rows, r)
-        if first <= last:
+        if first <= last and not all(_is_condition(rows[k]) for k in data):
             made = _blocks(grid, (above, first, last), data, breaks)
             if len(data) > 1 or any(map(is_time, made[0].headers)):
                 yield from made
                 above = end
         r = max(end, r + 1)
+
+
+def _is_condition(row: Row) -> bool:
+    """Whether a row above a table gives conditions: "T / °C", "40"."""
+    first, rest = _first(row), [c for c in row if c.kind is not Kind.EMPTY][1:]
+    is_name = first.kind is Kind.TEXT and bool(split_header(first.text)[1])
+    return is_name and not is_time(first.text) and bool(rest) and rest[0].kind is Kind.NUMBER
 
 
 def _starts(rows: Sequence[Row], r: int) -> bool:
@@ -163,7 +170,9 @@ def _extent(rows: Sequence[Row], first: int) -> tuple[list[int], frozenset[int],
         if lost and (is_footer or (gap and any(row[c].kind is Kind.TEXT for c in lost))):
             after = range(r, len(rows))
             ends = (k for k in after if _is_text_row(rows[k]) or not _values(rows[k]))
-            return data, frozenset(breaks), next(ends, len(rows))
+            end = next(ends, len(rows))
+            is_above = not is_footer and end < len(rows) and _is_text_row(rows[end])
+            return data, frozenset(breaks), r if is_above else end
         breaks |= {r} if gap else set()
         data.append(r)
         always &= values
@@ -182,6 +191,8 @@ def _blocks(
     rows = grid.rows
     valued = {c for r in data[:FEW_ROWS] for c in _values(rows[r])}
     candidates = [r for r in range(first, last + 1) if not _is_unit_row(rows[r])] or [first]
+    if not any(is_time(c.text) for r in candidates for c in rows[r]):  # "t / min", "A" are units
+        candidates += [r for r in range(first, last + 1) if any(map(_is_time_in_unit, rows[r]))]
     header = max(candidates, key=lambda r: (len(valued & set(_texts(rows[r]))), r))
     over = rows[header - 1] if header > first else [EMPTY] * len(rows[header])
     names = [cell.text for cell in rows[header]]
@@ -203,11 +214,12 @@ def _blocks(
         _units_above(over, columns, headers, units)
     parts = [part for _, part in labels] or parts
     starts = [c for c, _ in labels] or [0, *(part[0] for part in parts[1:])]
-    shared = [rows[r] for r in range(above, first)]
-    shared += [rows[r][lists:] for r in data] if lists else []
+    listed = [rows[r][lists:] for r in data] if lists else []
     blocks = []
     for part, begin, following in zip(parts, starts, [*starts[1:], None], strict=True):
         own = [rows[r][begin:following] for r in range(first, header)]
+        shared = [_for_table(rows[r], starts, begin, following) for r in range(above, first)]
+        shared += listed
         mine = [r for r in data if any(rows[r][c].kind is not Kind.EMPTY for c in part)]
         blocks.append(
             SheetTable(
@@ -223,6 +235,23 @@ def _blocks(
             )
         )
     return blocks
+
+
+def _for_table(row: Row, starts: list[int], begin: int, following: int | None) -> Row:
+    """What a row above tables beside each other says of one: its cells, if each has its own."""
+    ends = [*starts[1:], len(row)]
+    keys = [
+        {re.split("[:=]", row[c].text)[0].strip().lower() for c in _texts(row[a:b], a)}
+        for a, b in zip([0, *starts[1:]], ends, strict=True)
+    ]
+    repeated = any(a & b for k, a in enumerate(keys) for b in keys[:k])
+    is_titles = _texts(row) == [c for c, cell in enumerate(row) if cell.text] == starts
+    own = slice(begin if begin != starts[0] else 0, following)
+    return row[own] if repeated or is_titles else row
+
+
+def _is_time_in_unit(cell: Cell) -> bool:
+    return is_time(cell.text) and split_header(cell.text)[1] != ""
 
 
 def _is_unit_row(row: Row) -> bool:

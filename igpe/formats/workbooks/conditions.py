@@ -80,7 +80,7 @@ def conditions_above(block: SheetTable) -> dict[str, Condition]:
         for k, cell in enumerate(cells):
             if cell.kind is Kind.TEXT:
                 _put(conditions, words.TEMPERATURE, _one_temperature(_AT, cell.text), block)
-                for entry in _entries(cell.text, [*cells[k + 1 :], EMPTY, EMPTY]):
+                for entry in _entries(cell.text, [*cells[k + 1 :], EMPTY, EMPTY, EMPTY]):
                     _put(conditions, *_condition(*entry), block)
     return conditions
 
@@ -105,7 +105,8 @@ def _entries(text: str, following: Sequence[Cell]) -> Iterator[tuple[str, float 
     for key, number, unit in _GIVEN.findall(text):
         yield key, _plain(number), unit.rstrip(".")
     if following[0].kind is Kind.NUMBER:
-        yield text, following[0].value, following[1].text
+        is_name = following[2].kind is Kind.NUMBER  # of the next number, not this one's unit
+        yield text, following[0].value, "" if is_name else following[1].text
     elif match := WITH_UNIT.fullmatch(following[0].text):
         yield text, _plain(match[1]), match[2]
 
@@ -118,7 +119,7 @@ def _condition(key: str, number: float | None, unit: str) -> tuple[str, Conditio
     speaks = words.is_temperature(written) or words.is_controlled(written, "")
     if number is None or not written or (unit and not known) or not (known or speaks):
         return "", None
-    shown = f"{number:g} {unit or own}".strip()
+    shown = f"{number:g} {unit or own.replace('degC', '°C')}".strip()
     return condition_name(written, known), condition(number, known, shown)
 
 

@@ -176,6 +176,44 @@ FOUND_LATER = (
         "time [hh:mm];A (mM)\n09:30;5\n10:30;4\n11:00;3\n",
         choices=("clock", "elapsed"),
     ),
+    *(
+        Layout(
+            f"tables with own conditions: {where}",
+            {"S": text},
+            time="min",
+            runs={one: "t A / 0 1 / 10 .9", other: "t A / 0 1 / 10 .7"},
+            given={one: {"T": 313.15, **more[0]}, other: {"T": 333.15, **more[1]}},
+        )
+        for where, one, other, more, text in (
+            (
+                "side by side",
+                *("1", "2", ({}, {})),
+                "Temp. [°C]|40||Temp. [°C]|60\nt [min]|A||t [min]|A\n0|1||0|1\n10|.9||10|.7\n",
+            ),
+            (
+                "side by side, titles",
+                *("Run A", "Run B", ({"c0": 1}, {"c0": 2})),
+                "Run A|||Run B\nT / °C|40||T / °C|60\nc0 / mM|1||c0 / mM|2\n\n"
+                "t / min|A||t / min|A\n0|1||0|1\n10|.9||10|.7\n",
+            ),
+            (
+                "side by side, in one cell each",
+                *("1", "2", ({}, {})),
+                "T: 40 °C|||T: 60 °C\nt / min|A||t / min|A\n0|1||0|1\n10|.9||10|.7\n",
+            ),
+            (
+                "one below the other",
+                *("1", "2", ({}, {})),
+                "T / °C|40\nt / min|A\n0|1\n10|.9\n\nT / °C|60\nt / min|A\n0|1\n10|.7\n",
+            ),
+            (
+                "two names in one line, which hold for both tables",
+                *("run 1", "run 2", ({"p": 2}, {"T": 313.15, "p": 2})),
+                "T [°C]|40|p [bar]|2\n\nrun 1|||run 2\nt [min]|A||t [min]|A\n"
+                "0|1||0|1\n10|.9||10|.7\n",
+            ),
+        )
+    ),
 )
 
 
