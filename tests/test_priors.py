@@ -68,6 +68,26 @@ def test_what_is_no_prior(law, numbers):
         igpe.losses.Prior(law, numbers)
 
 
+@pytest.mark.slow
+def test_a_prior_with_a_kink_adds_no_squares_and_gives_no_standard_errors():
+    times = np.array([1.0, 2, 3, 4, 5, 7])
+    values = np.array([8.3, 10.3, 19.0, 16.0, 15.6, 19.8])  # oxygen demand, mg/L
+    bounds, law = {"A": (1, 200), "k": (0.01, 10)}, lambda m, x: m.k * (m.A + 1 - x)
+    prior = igpe.losses.Prior("laplace", (0.3, 0.05))
+    problem = one_state(law, bounds, (times, values + 1), 2.5, priors={"k": prior})
+    found = igpe.estimate(problem, certify=False)
+    squares = np.sum(((values + 1 - found.points["fitted"]) / 2.5) ** 2)
+    assert found.squares == pytest.approx(squares) == pytest.approx(6.1407, abs=1e-3)
+    assert found.objective == pytest.approx(squares + 2 * np.log(0.1), abs=1e-6)
+    assert "Weighted sum of squares 6.14" in found.details.text
+    assert np.isnan(found.probability)
+    assert found.reduced_chi_squared == pytest.approx(squares / found.degrees)
+    a, k = found.estimates
+    assert (a.lower, a.upper) == pytest.approx((19.41, 27.24), abs=0.02)
+    assert np.isnan([a.standard_error, k.standard_error]).all()
+    assert "product" not in str(found)
+
+
 def test_methods_that_know_normal_priors_alone_say_so():
     times = np.linspace(0.2, 3, 8)
     prior = igpe.losses.Prior("laplace", (0.5, 0.1))

@@ -65,7 +65,9 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
         narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
     combined = {n for one in result.combined for n in one.unknowns}
     doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
-    names = list(dict.fromkeys([*narrow, *doubtful]))[:MOST]
+    kinks = [n for n, prior in steps.problem.other_priors.items() if prior.has_kink]
+    every = steps.problem.box.names if kinks else ()
+    names = list(dict.fromkeys([*narrow, *doubtful, *kinks, *every]))[:MOST]
     if not names or stopped():
         return result
     with clock.step("profiles", "Profile intervals where linearised intervals are not reliable"):
@@ -82,6 +84,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
                 result = _with_intervals(result, made, names)
+                result = _without_errors(result) if kinks else result
                 result = replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
                 return _with_others(steps.problem, settings, result)
     return _without_profile(result, names)
@@ -257,6 +260,16 @@ def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Paramete
         return replace(wider, remark=LOST) if _fills_bounds(wider) else wider
 
     return tuple(map(with_interval, estimates))
+
+
+def _without_errors(result: Result) -> Result:
+    """The result without standard errors beside profile intervals, and without covariance."""
+    by_profile = result.profiled
+    estimates = (
+        replace(p, standard_error=math.nan) if p.name in by_profile else p for p in result.estimates
+    )
+    unknown = np.full_like(result.covariance, math.nan)
+    return replace(result, estimates=tuple(estimates), covariance=unknown)
 
 
 def _without_profile(result: Result, names: Sequence[str]) -> Result:

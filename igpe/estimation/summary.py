@@ -223,7 +223,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     rank = Ranked((NOT_COMPARED,)) if rank is None else rank
     probability = np.nan
     is_given = problem.sigma_known and not problem.has_noise_level
-    if at is not None and is_given and minimises_squares(problem):
+    of_squares = minimises_squares(problem) and not problem.other_priors
+    if at is not None and is_given and of_squares:
         probability = chi_squared_probability(at.cost, errors.degrees)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
@@ -264,6 +265,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
         correlations=problem.correlations,
+        other_priors=tuple(problem.other_priors),
         time_unit=problem.unit("time"),
         actions=(*_actions(steps), *[unconfirmed] * bool(unconfirmed)),
         combined=rank.combined,

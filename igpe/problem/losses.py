@@ -309,6 +309,11 @@ class Prior(Checked):
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 
+    @property
+    def has_kink(self) -> bool:
+        """Return True if the density has a kink; its curvature says nothing about errors then."""
+        return self.law.endswith("laplace")
+
     def log_density(self, x: float) -> float:
         """Natural logarithm of the density at x, on the prior's scale."""
         law, there = self._distribution, self._there

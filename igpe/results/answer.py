@@ -281,7 +281,9 @@ def _named(names: Sequence[str], count: int, what: str) -> str:
 
 
 def _relative(p: Parameter) -> float:
-    return p.standard_error / abs(p.value) if p.value else math.inf
+    """The error relative to the value; of the interval where there is no standard error."""
+    error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
+    return error / abs(p.value) if p.value else math.inf
 
 
 def _is_uncertain(p: Parameter) -> bool:
@@ -317,7 +319,7 @@ def _poor(unknowns: Sequence[Parameter]) -> str:
 def _is_wider(p: Parameter) -> bool:
     """Whether an interval ends at a bound or, by profile, is much longer than the error says."""
     is_wider = _reaches_a_bound(p) or p.upper - p.lower > WIDER * p.standard_error
-    return is_wider or _relative(p) <= SURE
+    return is_wider or math.isnan(p.standard_error) or _relative(p) <= SURE
 
 
 def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str]]:

@@ -81,7 +81,7 @@ def details(result: ResultData) -> Details:
 
 def word(result: ResultData) -> str:
     """Name of the objective."""
-    return "objective" if result.criterion else "sum of squares"
+    return "objective" if result.criterion or result.other_priors else "sum of squares"
 
 
 def _others(result: ResultData) -> Iterator[Chapter]:
@@ -144,12 +144,20 @@ def fit(result: ResultData) -> Iterator[str]:
         yield result.adequacy.sentence
     weighted = result.points["sigma"].notna().any()
     words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
-    total = f"{words} {result.objective:.6g} over {result.measurements} measurements"
+    is_apart = bool(result.other_priors) and not result.criterion
+    size = result.squares if is_apart else result.objective
+    total = f"{words} {size:.6g} over {result.measurements} measurements"
     if result.adequacy is not None and NOT_INTEGRATED in result.adequacy.reasons:
         yield f"{total}."  # no derivatives say how many unknowns count
         return
     yield f"{total}, {counted(result.degrees, 'degree')} of freedom."
-    if math.isfinite(result.probability):
+    if result.other_priors:
+        yield (
+            f"Objective {result.objective:.6g}: it contains minus twice the logarithms of the "
+            f"prior densities of {', '.join(result.other_priors)}, which are not normal. Chi "
+            "squared has no known distribution then."
+        )
+    elif math.isfinite(result.probability):
         yield (
             f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if the model "
             "and the standard deviations are correct, a larger value has probability "

@@ -77,6 +77,8 @@ class Result(ResultData, Stored, name="result", number=1):
     spectral      the fits of the spectra: pure spectra, residuals and scatter; the property
                   `spectra` is the table of the pure spectra
     correlations  estimated correlations of errors, by name
+    other_priors  unknowns with priors that are not normal; the objective then contains minus twice
+                  the logarithms of their densities, and is no sum of squares
     """
 
     @property

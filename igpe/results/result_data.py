@@ -158,6 +158,7 @@ class ResultData:
     unprovable: str = ""
     spectral: tuple[SpectralFit, ...] = field(default=(), repr=False)
     correlations: Mapping[str, float] = field(default_factory=dict)
+    other_priors: tuple[str, ...] = ()
 
     @property
     def spectra(self) -> pd.DataFrame:
@@ -199,8 +200,17 @@ class ResultData:
 
     @property
     def reduced_chi_squared(self) -> float:
-        """Weighted sum of squares divided by the degrees of freedom; near 1 if sigma is correct."""
-        return self.objective / self.degrees if self.degrees > 0 else math.nan
+        """Weighted sum of squares divided by the degrees of freedom; near 1 if sigma is correct.
+
+        Priors that are not normal contribute no squares.
+        """
+        squares = self.squares if self.other_priors else self.objective
+        return squares / self.degrees if self.degrees > 0 else math.nan
+
+    @property
+    def squares(self) -> float:
+        """Weighted sum of squares of the residuals, without priors."""
+        return float(np.sum(standardised(self.points) ** 2))
 
     @property
     def correlation(self) -> pd.DataFrame:
@@ -253,7 +263,7 @@ class ResultData:
         normality (Shapiro and Wilk) and the largest outlier. The tests leave out points near a
         limit of detection (fitted value less than 3 sigma above the limit).
         """
-        squares = math.nan if self.criterion else self.objective
+        squares = math.nan if self.criterion or self.other_priors else self.objective
         return residual_table(above_limits(self.points), squares, self.degrees)
 
     def outliers(self) -> pd.DataFrame:
