@@ -1,5 +1,8 @@
 """Plots of reaction kinetics: what is drawn agrees with the model's own formulas."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import consecutive
 import matplotlib as mpl
 import numpy as np
@@ -116,6 +119,16 @@ def test_shares_add_to_the_whole(result):
     bars = [sum(p.get_width() for p in container) for container in plot[0].containers]
     assert bars == pytest.approx([100, 100, 100])
     assert len(plot[0].get_yticklabels()) == 3
+
+
+def test_arrhenius_over_the_fitted_temperatures_where_they_are_measured(problem, result):
+    bare = SimpleNamespace(model=problem.model, experiments=[SimpleNamespace(inputs={})])
+    with pytest.raises(igpe.errors.ProblemError, match="neither given nor measured"):
+        igpe.plots.plot_arrhenius(result, bare)
+    fitted = np.linspace(330, 365, len(result.points))
+    warm = replace(result, points=result.points.assign(name="T", fitted=fitted))
+    marks = igpe.plots.plot_arrhenius(warm, bare)[0].lines[1]
+    assert sorted(1000 / marks.get_xdata()) == pytest.approx([330, 365])
 
 
 def test_parity(result):

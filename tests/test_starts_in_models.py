@@ -58,6 +58,14 @@ def in_place_of_the_balance(times):
     return m
 
 
+@pytest.mark.parametrize("value", [lambda m: 0.1 * m.k, {0.0: 1.0}])
+def test_a_function_or_a_table_is_no_start_of_a_single_state(value):
+    data = pd.DataFrame({"time": TIMES, "z": FIRST * np.exp(-DECAY * TIMES)})
+    run = igpe.Experiment(data, start={"z": value}, start_time=0.0)
+    with pytest.raises(igpe.errors.ProblemError, match=r"'z' is a single state.*m\.x\[0\] =="):
+        igpe.Problem(alone, parameters=["k"], experiments=run)
+
+
 @pytest.mark.parametrize("model", [in_a_list, alone, over_the_first_time, in_place_of_the_balance])
 def test_an_equation_at_the_first_time_is_the_start(model):
     data = pd.DataFrame({"time": TIMES, "z": FIRST * np.exp(-DECAY * TIMES)})

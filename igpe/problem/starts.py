@@ -48,6 +48,12 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
     """One start value for each state that a name or a pattern means; a full name comes first."""
     single = {n: named(n, states) or n for n in given}
     found = {single[n]: v for n, v in given.items() if single[n] in states}
+    if odd := next((n for n, v in found.items() if not isinstance(v, float | str | Unknown)), ""):
+        raise ProblemError(
+            f"The start value of '{odd}' is a function or a table, but '{odd}' is a single state. "
+            "Give a number, the name of a parameter or igpe.Unknown(lower, upper). If the value "
+            "depends on parameters, add a start condition to the model: m.x[0] == 0.1*m.k."
+        )
     for name, value in given.items():
         if single[name] in states:
             continue

@@ -151,7 +151,8 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         for name, row in self.to_frame().iterrows():
             error = float(row["standard_error"])
             if not np.isfinite(error):
-                rows.append((str(name), number(row["estimate"]), "not determined", "", row["unit"]))
+                why = "not determined" if name in self.undetermined else "too few refits"
+                rows.append((str(name), number(row["estimate"]), why, "", row["unit"]))
                 continue
             ends = ", ".join(number(row[end], error) for end in ("lower", "upper"))
             value = number(row["estimate"], error)
@@ -319,8 +320,8 @@ def bootstrap(
     kinds = "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()"
     for ok, name, given, expected in (
         (isinstance(kind, ErrorDistribution), "kind", kind, kinds),
-        (is_count(replications) and replications >= 1, "replications", replications,
-         "a whole number, 1 or more"),
+        (is_count(replications) and replications > 1, "replications", replications,
+         "a whole number, 2 or more"),
         (is_count(seed), "seed", seed, "a whole number, 0 or more"),
     ):  # fmt: skip
         require(ok, "bootstrap", name, given, expected)

@@ -169,6 +169,14 @@ def test_parameters_for_petab(stored, tmp_path):
     assert set(table["parameterScale"]) == {"lin"}
 
 
+def test_names_that_petab_does_not_allow_are_changed(stored, tmp_path):
+    text = (stored / "estimate.json").read_text(encoding="utf-8").replace('"p2"', '"A(t0)"')
+    (tmp_path / "other.json").write_text(text, encoding="utf-8")
+    assert run("convert", tmp_path / "other.json", tmp_path / "p.tsv").exit_code == 0
+    table = pd.read_csv(tmp_path / "p.tsv", sep="\t", index_col="parameterId")
+    assert table["parameterName"].to_dict() == {"p1": "p1", "A_t0": "A(t0)"}
+
+
 def test_estimates_into_the_table_of_a_petab_problem(stored, tmp_path):
     (tmp_path / "problem.yaml").write_text("parameter_file: old.tsv\n")
     (tmp_path / "old.tsv").write_text("parameterId\tnominalValue\tnote\np1\t1\tfast\np2\t1\tslow\n")

@@ -234,7 +234,7 @@ def few(count):
             ProblemError,
             r"kind is 10; bootstrap needs igpe.uncertainty.ParametricBootstrap\(\)",
         ),
-        ({"replications": 0}, ProblemError, "1 or more"),
+        ({"replications": 1}, ProblemError, "2 or more"),
         ({"seed": -1}, ProblemError, "0 or more"),
         ({"confidence": 1.0}, ProblemError, "between 0 and 1"),
         ({"store": "/no/such/folder/s.db"}, DataError, "cannot be used"),

@@ -8,7 +8,6 @@ Boehm's problem it makes one error 8 times what the profile says, the observed o
 And the model's prediction for each row of the measurement table.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from io import BytesIO
@@ -35,6 +34,7 @@ from igpe.dynamics.shooting.simulated import simulate
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.formats.petab.conditions import PetabModel
 from igpe.formats.petab.formulas import named, petab_config
+from igpe.formats.petab.printing import Ids
 from igpe.formats.petab.read import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
@@ -233,6 +233,7 @@ ERRORS = {
 """Column of `petab_errors` -> that of the table; PEtab allows further columns."""
 PARAMETERS = ["parameterId", "parameterScale", "lowerBound", "upperBound"]
 PARAMETERS += ["nominalValue", "estimate"]
+NAME = "parameterName"
 
 
 def write_petab_parameters(
@@ -286,21 +287,16 @@ def filled_table(
 
 def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
     """A new PEtab parameter table from a Result's `estimates`; raises ProblemError."""
-    rows = []
+    rows, ids = [], Ids()  # "X(t0)" is X_t0, as in `igpe.to_petab`
     for e in estimates:
-        if re.fullmatch(r"[A-Za-z_]\w*", e.name, flags=re.ASCII) is None:
-            raise ProblemError(
-                f"'{e.name}' is not a valid name in PEtab, which allows letters, digits "
-                "and underscores. To write all estimates, use a file name that ends with .csv or "
-                ".xlsx."
-            )
         if not np.isfinite([*e.bounds, e.value]).all():
             raise ProblemError(
                 f"'{e.name}' has the value {e.value:g} and the bounds {e.bounds}; PEtab needs "
                 "finite numbers. Give finite bounds, and estimate again."
             )
-        rows.append((e.name, "lin", *e.bounds, e.value, 1))
-    return pd.DataFrame(rows, columns=PARAMETERS)
+        rows.append((ids(e.name), "lin", *e.bounds, e.value, 1, e.name))
+    table = pd.DataFrame(rows, columns=[*PARAMETERS, NAME])
+    return table.drop(columns=NAME) if (table[NAME] == table["parameterId"]).all() else table
 
 
 def _text(value: Any) -> str:

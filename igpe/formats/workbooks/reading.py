@@ -264,6 +264,8 @@ def _workbook(
     time_unit = "h" if longest >= LONG else "min"
     time_unit = next((r.unit for r in raw if not r.from_clock), time_unit)
     values = _in_common_units(pd.concat(_named(raw, time_unit, options), ignore_index=True))
+    values, incomplete = _with_whole_deviations(values)
+    left_out |= incomplete
     warnings = [_on_thousands(g) for run in raw if (g := run.block.grid).grouped]
     warnings += [w for _, part in _parts(values, "run", "name") for w in _doubts(part, raw)]
     roles = _final_roles(values, options)
@@ -347,6 +349,21 @@ def _parts(values: pd.DataFrame, *by: str) -> Iterator[tuple[str, pd.DataFrame]]
     """The rows of each name, and of what else they are grouped by."""
     for _, part in values.groupby(list(by), sort=False):
         yield str(part["name"].iloc[0]), part
+
+
+def _with_whole_deviations(values: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The values without standard deviations that only some values of a quantity have, and why."""
+    left_out: dict[str, str] = {}
+    lost = pd.Series(data=False, index=values.index)
+    for _, part in _parts(values[values["value"].notna()], "name"):
+        if part["sigma"].notna().any() and part["sigma"].isna().any():
+            header = part["header"].iloc[0]
+            why = f"some values of '{header}' have no standard deviation"
+            left_out |= {d: why for d in part["deviation"].unique() if d}
+            lost |= values["name"] == part["name"].iloc[0]
+    return values.assign(
+        sigma=values["sigma"].mask(lost), deviation=values["deviation"].mask(lost, "")
+    ), left_out
 
 
 def _rests(part: pd.DataFrame) -> bool:

@@ -108,7 +108,8 @@ def plot_arrhenius(
 
     result        a result of `igpe.estimate`
     problem       problem whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
-    temperatures  lowest and highest temperature, K; None: the range of the experiments
+    temperatures  lowest and highest temperature, K; None: the range of the experiments, as given
+                  or measured
     table         estimates at individual temperatures, drawn as markers; its columns are `constant`
                   (the name of the factor), `temperature` (K), `value` and, if known, `lower` and
                   `upper`
@@ -122,10 +123,11 @@ def plot_arrhenius(
             "The model has no Arrhenius constants. Write them as igpe.kinetics.Arrhenius('k1', "
             "'E1', 350.0) in the rate laws of a reactor."
         )
-    known = _temperatures(problem) if temperatures is None else list(map(float, temperatures))
+    known = list(map(float, temperatures or _temperatures(problem) or _fitted(result)))
     if not known:
         raise ProblemError(
-            "The experiments have no temperature. Pass a range: temperatures=(300.0, 350.0)."
+            "The temperatures of the experiments are neither given nor measured. Pass a range: "
+            "temperatures=(300.0, 350.0)."
         )
     low, high = min(known), max(known)
     if low == high:
@@ -170,6 +172,12 @@ def _line(result: ResultData, constant: Any, t: FloatArray) -> tuple[FloatArray,
     is_known = sigma_known(result.points)
     quantile = special.ndtri(level) if is_known else special.stdtrit(result.degrees, level)
     return line, np.asarray(quantile * np.sqrt(variance))
+
+
+def _fitted(result: ResultData) -> list[float]:
+    """The lowest and the highest fitted temperature, where temperatures are measured."""
+    fitted = result.points.loc[result.points["name"] == TEMPERATURE, "fitted"].dropna()
+    return [float(fitted.min()), float(fitted.max())] if len(fitted) else []
 
 
 def _temperatures(problem: Problem) -> list[float]:

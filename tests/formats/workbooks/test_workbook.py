@@ -222,6 +222,15 @@ def test_layouts_that_users_found_are_understood(layout, tmp_path):
     assert mistakes(layout, tmp_path, "file") == []
 
 
+def test_standard_deviations_of_some_values_are_left_out_with_a_remark(tmp_path):
+    text = "t/min,A_1,A_2,sd_A_1\n0,1.0,0.98,0.02\n10,0.6,0.62,0.02\n20,0.37,0.35,0.02\n"
+    book = igpe.read_workbook(Layout("", text).write(tmp_path, "file"))
+    assert book.sigma == {}
+    assert book.left_out == {"sd_A_1": "some values of 'A' have no standard deviation"}
+    (run,) = book.experiments(BATCH, start={"A": 1.0, "B": 0.0})
+    assert len(run.measurements.value) == 6
+
+
 def test_a_stated_decimal_comma_makes_points_separate_thousands(tmp_path):
     path = Layout("", "t [s];A [mM]\n0;1.234\n50;0.5\n100;0,3\n").write(tmp_path, "file")
     with pytest.raises(igpe.errors.DataError, match=r"1.234'.*point may separate.*decimal=','"):
