@@ -203,7 +203,8 @@ _GRIDS: ContextVar[Mapping[str, FiniteDifference]] = ContextVar(
 def _with_points(construct: Callable[..., None]) -> Callable[..., None]:
     """Let a ContinuousSet have the points of its grid from the beginning, for rules that sum.
 
-    A part of a model may be built before it has its place: its set is `x`, later `column.x`.
+    Pyomo has no hook for this. Nothing changes outside of `OnGrid`. A part of a model may be built
+    before it has its place: its set is `x`, later `column.x`.
     """
 
     @wraps(construct)
