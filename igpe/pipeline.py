@@ -278,9 +278,9 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
     """Run only step 2: report which unknowns can be estimated, and why the others cannot.
 
     problem          the problem; igpe checks it but does not fit it
-    identifiability  whether to test structural identifiability with an exact rank test; None: only
-                     if this test is fast; True: always, with numerical integrations if no exact
-                     test is possible
+    identifiability  whether to test structural identifiability with an exact rank test, or with
+                     numerical integrations if no exact test is possible; None: only if the test
+                     is fast; True: always
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]

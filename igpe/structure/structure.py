@@ -39,6 +39,7 @@ from igpe.structure.identifiability.identifiability import (
     Dependence,
     Finding,
     Identifiability,
+    Identifiable,
     as_wish,
     identifiability,
     undecided,
@@ -268,8 +269,13 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         _Run(influence(one), r.posed, x) for one, r, x in zip(posed, reduced, states, strict=True)
     ]
     judge = _Judge(problem, gathered, subsystems, runs)
+    found = [judge(name) for name in names]
+    unseen = [f.unknown for f in found if f.reach is Access.UNREACHABLE]
+    if exact.numerical:  # it cannot tell at which other points an unknown has an effect
+        known = dict.fromkeys(unseen, Identifiable.NO)
+        exact = replace(exact, verdicts={**exact.verdicts, **known})
     return Structure(
-        findings=tuple(_with(judge(name), exact) for name in names),
+        findings=tuple(_with(one, exact) for one in found),
         groups=gathered,
         subsystems=subsystems,
         surplus=tuple(chain.from_iterable(s.surplus for s in result)),

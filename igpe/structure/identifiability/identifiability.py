@@ -282,7 +282,8 @@ def identifiability(
 ) -> Identifiability:
     """The exact test of all free unknowns (after Sedoglavic, J. Symb. Comput. 33, 2002).
 
-    Where nothing exact can be computed, integrations decide, if the test may take long.
+    Where nothing exact can be computed, integrations decide, if they are quick or the test may take
+    long.
 
     posed      the equations of each experiment
     slopes     of each experiment, state -> slope predicted from data
@@ -291,7 +292,7 @@ def identifiability(
     count      whether the values of each unknown are counted; if not, nothing is integrated
     nuisance   unknowns that combinations leave out
     """
-    names = problem.box.names
+    names, is_smooth = problem.box.names, False
     if problem.time_varying:
         result = undecided(names, "unknowns that vary with time are not tested")
     elif any(compiled(problem).switching):
@@ -302,8 +303,10 @@ def identifiability(
             result = _exact(problem, experiments, seed, most_work, count=count, nuisance=nuisance)
         except tuple(REASONS) as error:
             result = undecided(names, REASONS[type(error)].format(error))
-    if result.why and np.isinf(most_work) and not problem.time_varying:
-        result = _by_integration(problem, seed) or undecided(
+            is_smooth = not isinstance(error, UnknownOperation)
+    may_integrate = np.isinf(most_work) or (count and result.why != LONG and _is_quick(problem))
+    if result.why and may_integrate and most_work > 0 and not problem.time_varying:
+        result = _by_integration(problem, seed, is_smooth=is_smooth) or undecided(
             names, f"{result.why}, and integration gives no clear answer"
         )
     elif result.why and result.why != LONG and count and not problem.time_varying:
@@ -314,16 +317,23 @@ def identifiability(
     return replace(result, left_out=tuple(left_out))
 
 
-def _by_integration(problem: Problem, seed: int) -> Identifiability | None:
+def _is_quick(problem: Problem) -> bool:
+    """Whether integrations with sensitivities take about a second."""
+    states = sum(len(system.symbols.states) for system in compiled(problem).systems)
+    return states * len(problem.box) <= MOST_INTEGRATED
+
+
+def _by_integration(problem: Problem, seed: int, *, is_smooth: bool) -> Identifiability | None:
     """Verdicts by integrations alone; None if they are not clear.
 
-    Elsewhere other events may happen: what has no effect at the points tried may have one there.
+    Where events happen or rates have corners, what has no effect at the points tried may have one
+    at others.
     """
     moved, names = moved_unknowns(problem, seed), problem.box.names
     if moved is None:
         return None
     verdicts = _verdicts(names, moved)
-    if any(compiled(problem).switching):
+    if not is_smooth:
         lost = [n for n, v in verdicts.items() if v is Identifiable.NO]
         verdicts |= dict.fromkeys(lost, Identifiable.UNDECIDED)
     return Identifiability(verdicts, numerical=True)
@@ -409,8 +419,7 @@ def _integrated(
     Both must say the same; else the unknown is undecided.
     """
     names = problem.box.names
-    states = sum(len(system.symbols.states) for system in compiled(problem).systems)
-    quick = most_work > 0 and (np.isinf(most_work) or states * len(names) <= MOST_INTEGRATED)
+    quick = most_work > 0 and (np.isinf(most_work) or _is_quick(problem))
     moved = moved_unknowns(problem, seed) if quick else None
     seen = {} if moved is None else _verdicts(names, moved)
     verdicts, integrated = dict(result.verdicts), []
