@@ -50,6 +50,28 @@ def explosion(times):
     return m
 
 
+def drained(times):
+    """A tank whose outflow is a root; the other root would fill it again when it is empty."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.h, m.q = pyo.Var(m.t), pyo.Var(m.t, initialize=0.5, bounds=(0, None))
+    m.dh, m.k = dae.DerivativeVar(m.h), pyo.Var(bounds=(0, 5))
+    m.orifice = pyo.Constraint(m.t, rule=lambda m, t: m.q[t] ** 2 == m.k**2 * m.h[t])
+    m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.dh[t] == -m.q[t])
+    return m
+
+
+def test_a_root_that_leaves_its_bounds_is_refused():
+    data = pd.DataFrame({"time": [0.5, 6.0], "h": [1.0, 0.0]})
+    run = igpe.Experiment(data, start={"h": 1.0}, start_time=0.0)
+    problem = igpe.Problem(drained, parameters=["k"], experiments=[run])
+    found = igpe.simulate(problem, {"k": 0.5}, [1.0, 3.9])
+    assert found["h"].to_numpy() == pytest.approx([0.75**2, 0.025**2], rel=1e-3)
+    words = r"Experiment 1: 'q' is -0\.\d+ at time 5, outside of the bounds \[0, inf\]"
+    with pytest.raises(igpe.errors.EstimationFailed, match=words):
+        igpe.simulate(problem, {"k": 0.5}, [1.0, 3.9, 5.0])
+
+
 def test_a_break_down_says_when():
     data = pd.DataFrame({"time": [0.5, 2.0], "x": [1.0, 2.0]})
     run = igpe.Experiment(data, start={"x": 1.0})

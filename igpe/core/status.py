@@ -19,7 +19,7 @@ class Status(enum.Enum):
         "Each stage reached its optimum with the parameters of earlier stages held fixed; a fit of "
         "all stages together may be better."
     )
-    BEST_OF_SEVERAL = "The best of several local optima was reached."
+    BEST_OF_SEVERAL = "The best result of several local searches was taken."
     TIME_LIMIT = "The time limit was reached; the parameter values are the best found so far."
     ITERATION_LIMIT = (
         "The iteration limit was reached; the parameter values are the best found so far."

@@ -9,6 +9,7 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.simulated import fine_grid
@@ -17,6 +18,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.problem import Problem, takes_problem
 
+SLACK = 1e-3  # of a variable's largest size: errors of integration
 MOST_STATES = 4  # that a sentence lists
 
 
@@ -40,7 +42,8 @@ def simulate(
                 known
     raises      ProblemError if an unknown has no value, if a value is not finite or belongs to no
                 unknown, or if a time is not finite or lies before the start; EstimationFailed, with
-                the time of the failure, if the integration fails
+                the time of the failure, if the integration fails, or if an algebraic variable
+                that igpe computes numerically leaves the bounds of its Var
     """
     values = values_of(problem, parameters)
     given = None if times is None else _times(times)
@@ -65,6 +68,8 @@ def simulate(
                 f"{run.times[-1]:g}. {run.reason}{_undefined(ivp, run, values)}",
                 run.status,
             )
+        if left := _beyond_bounds(ivp, run):
+            raise EstimationFailed(f"Experiment {e.name}: {left}", Status.INTEGRATION_BROKE)
         columns = {"experiment": e.name, "time": run.times}
         columns |= {n: run.states[:, i] for i, n in enumerate(ivp.states)}
         columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
@@ -73,6 +78,27 @@ def simulate(
     names = [n for n in frame.columns if n != "experiment"]
     frame.attrs["units"] = {n: unit for n in names if (unit := problem.unit(n))}
     return frame
+
+
+def _beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
+    """When a root of the equations first lies outside its Var's bounds; empty if none does.
+
+    At the start, igpe chooses a root within them. Later it follows the root, also through a
+    double one to a branch that the bounds exclude.
+    """
+    y = run.implicit
+    slack = SLACK * np.max(np.abs(y), axis=0, initial=0.0)
+    outside = (y < ivp.lower - slack) | (y > ivp.upper + slack)
+    if not outside.any():
+        return ""
+    at = int(np.argmax(outside.any(axis=1)))
+    k = int(np.argmax(outside[at]))
+    return (
+        f"'{ivp.implicit[k]}' is {y[at, k]:.4g} at time {run.times[at]:g}, outside of the bounds "
+        f"[{ivp.lower[k]:g}, {ivp.upper[k]:g}] of its Var. Its equation may have several roots; "
+        "igpe follows the one that lies within the bounds at the start. Widen the bounds if this "
+        "value is correct. Otherwise, write the equation so that it has one root."
+    )
 
 
 def values_of(problem: Problem, parameters: Mapping[str, float]) -> dict[str, float]:

@@ -102,11 +102,15 @@ class _Reduced:
         """Refuse start values that are missing, and unknown ones that follow from others."""
         bound = [self.symbols.states[i] for i in self.bound]
         if missing := self._missing:
+            free = [self.symbols.states[i] for i in self.free]
+            follow = [n for n in bound if self.given(n) is not None]
+            omit = f" Omit {follow} from start: igpe computes them." * bool(follow)
             raise ModelError(
-                f"{self._place()}the states {missing} have no start value. From the other start "
-                f"values, the equations determine those of {bound}, but not the missing ones. Give "
-                f"each of these in Experiment(start={{'{missing[0]}': ...}}) as a number, a "
-                "parameter's name, or igpe.Unknown(lower, upper) to estimate it."
+                f"{self._place()}the states {missing} have no start value. The equations "
+                f"{[*self.constraints]} and their derivatives bind {len(bound)} of the "
+                f"{len(self.symbols.states)} states. Give start values of the others, for example "
+                f"{free}, in Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's "
+                f"name, or igpe.Unknown(lower, upper) to estimate it.{omit}"
             )
         if unknown := [n for n in bound if isinstance(self.given(n), Unknown)]:
             raise ModelError(

@@ -15,6 +15,7 @@ from igpe.structure.identifiability.identifiability import (
 )
 from igpe.structure.subsystems import SlopeGroup, Surplus
 
+PAIR = 2
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
@@ -128,9 +129,8 @@ def _superfluous(one: Surplus) -> str:
             why, their = "relates only known variables", "its"
         return f"{names} {why}, so the measurements constrain {their} unknowns directly: {told}"
     if len(one.equations) == 1:
-        return f"{names} is not needed: all its variables are known"
-    are = "is" if one.needless == 1 else "are"
-    return f"{one.needless} of the equations {in_words(one.equations)} {are} redundant"
+        return f"{names} relates only known variables; step 3 does not need it"
+    return f"step 3 does not need {one.needless} of the equations {in_words(one.equations)}"
 
 
 def _shared(findings: Sequence[Finding]) -> list[str]:
@@ -222,14 +222,15 @@ def besides(options: Sequence[tuple[str, ...]]) -> str:
 
 
 def either(options: Sequence[tuple[str, ...]]) -> str:
-    """Sets as text: x1, x2 or x3; with pairs: x1 and x2, or x3 and x4."""
+    """Sets as text: x1, x2 or x3; with pairs: x1 and x2, or x3 and x4. Larger: semicolons."""
     words = [_both(option) for option in options[:MOST_NAMED]]
     if len(options) > MOST_NAMED:
         words.append(f"one of {len(options) - MOST_NAMED} more")
     if len(words) == 1:
         return words[0]
-    last = ", or " if any(len(option) > 1 for option in options) else " or "
-    return ", ".join(words[:-1]) + last + words[-1]
+    largest = max(map(len, options[:MOST_NAMED]))
+    mark, last = ("; ", "; or ") if largest > PAIR else (", ", ", or " if largest > 1 else " or ")
+    return mark.join(words[:-1]) + last + words[-1]
 
 
 def _both(names: Sequence[str]) -> str:

@@ -12,11 +12,10 @@ from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
 from igpe.core.markup import listed
-from igpe.core.names import Suggesting, in_words
+from igpe.core.names import Suggesting
 from igpe.dynamics.shooting.base import beside_constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
-from igpe.equations.reading.pieces import moved_jumps
 from igpe.equations.symbols import stack
 from igpe.equations.system import Reduction
 from igpe.problem.plausibility import warnings_about
@@ -42,6 +41,7 @@ from igpe.structure.identifiability.identifiability import (
     Identifiable,
     as_wish,
     identifiability,
+    switching,
     undecided,
 )
 from igpe.structure.identifiability.posed import (
@@ -286,20 +286,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         experiments=tuple(e.name for e in problem.experiments),
         warnings=(*warnings_about(problem), *filter(None, [beside_constraints(problem)])),
         reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
-        switching=_switching(problem),
-    )
-
-
-def _switching(problem: Problem) -> tuple[str, ...]:
-    """What step 3 does not support, of what the experiments have."""
-    systems, experiments = compiled(problem).systems, problem.experiments
-    pairs = zip(experiments, systems, strict=True)
-    names = dict.fromkeys(name for e, s in pairs for name in moved_jumps(problem, e, s))
-    where = f" ({in_words([*names])})"
-    return (
-        *["events"] * any(s.events for s in systems),
-        *["steady-state starts"] * any(e.steady is not None for e in experiments),
-        *[f"conditions that depend on unknowns or states{where}"] * bool(names),
+        switching=switching(problem),
     )
 
 

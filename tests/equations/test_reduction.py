@@ -396,7 +396,7 @@ REFUSED = {
     ),
     "too few starts": (
         lambda: swinging({"x": 0.6, "y": -0.8}),
-        "'u' | no start value | igpe.Unknown",
+        "'u' | no start value | bind 2 of the 4 states | igpe.Unknown | Omit ['y'] from start",
     ),
     "too many unknown starts": (
         lambda: swinging({n: igpe.Unknown(-0.9, 0.9) for n in "xyuv"}),

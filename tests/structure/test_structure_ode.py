@@ -12,6 +12,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import PiecewiseConstant
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability.identifiability import Access, Dependence
+from igpe.structure.report import either
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import Member
 
@@ -142,6 +143,18 @@ def test_consecutive_reaction(measured, algebraic, others):
     assert {f.unknown: f.reach for f in found.findings if f.unknown not in algebraic} == others
 
 
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        ([("A",), ("B",), ("C",)], "A, B or C"),
+        ([("A", "B"), ("C",), ("D", "E")], "A and B, C, or D and E"),
+        ([("T[1,2]", "B", "C"), ("D", "E"), ("F",)], "T[1,2], B and C; D and E; or F"),
+    ],
+)
+def test_sets_of_measurements_can_be_told_apart(sets, words):
+    assert either(sets) == words
+
+
 def test_advice_is_followed_by_what_it_promised():
     found = analyse(chain(run("C", start=ABC)))
     assert found["k2"].measure == (("B",),)
@@ -160,7 +173,7 @@ def test_measured_expression_recovers_an_unmeasured_state():
 def test_measured_expression_of_measured_states_is_surplus():
     found = analyse(chain(run("A", "B", "signal", start=ABC)))
     assert [(s.equations, s.needless) for s in found.surplus] == [(("measured signal",), 1)]
-    assert "measured signal is not needed" in str(found)
+    assert "measured signal relates only known variables" in str(found)
 
 
 def test_scale_of_an_expression_is_in_its_slope():

@@ -14,12 +14,14 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.core.names import Suggesting
+from igpe.core.markup import listed as series
+from igpe.core.names import Suggesting, in_words
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
+from igpe.equations.reading.pieces import moved_jumps
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability.combinations import (
     IdentifiableCombination,
@@ -214,10 +216,19 @@ REASONS: dict[type[Exception], str] = {
 """Why an exact test cannot be made."""
 LONG = "the test takes a long time; request it with igpe.check(problem, identifiability=True)"
 INTEGRATE = "igpe.check(problem, identifiability=True) tests by integration instead"
-SWITCHES = (
-    "the exact test does not support events, steady-state starts, or conditions that depend on "
-    "unknowns or states"
-)
+
+
+def switching(problem: Problem) -> tuple[str, ...]:
+    """What step 3 and the exact test do not support, of what the experiments have."""
+    systems, experiments = compiled(problem).systems, problem.experiments
+    pairs = zip(experiments, systems, strict=True)
+    names = dict.fromkeys(name for e, s in pairs for name in moved_jumps(problem, e, s))
+    where = f" ({in_words([*names])})"
+    return (
+        *["events"] * any(s.events for s in systems),
+        *["steady-state starts"] * any(e.steady is not None for e in experiments),
+        *[f"conditions that depend on unknowns or states{where}"] * bool(names),
+    )
 
 
 @dataclass(frozen=True)
@@ -296,7 +307,7 @@ def identifiability(
     if problem.time_varying:
         result = undecided(names, "unknowns that vary with time are not tested")
     elif any(compiled(problem).switching):
-        result = undecided(names, SWITCHES)
+        result = undecided(names, f"the exact test does not support {series(switching(problem))}")
     else:
         try:
             experiments = expand(problem, posed, slopes)
