@@ -474,6 +474,15 @@ def test_a_start_may_be_a_pattern_or_a_parameter():
     assert len(given) == 3 + 5 + 5
 
 
+def test_an_event_may_change_all_members():
+    dose = igpe.Event(at=0.5, add={"c": 0.25, "c[0.40]": 0.5})
+    run = igpe.Experiment(table("c[0.4]"), start={"c": 0.0}, start_time=0.0, events=[dose])
+    problem = igpe.Problem(tube, parameters=["D", "k"], experiments=run, space={"x": 5})
+    found = igpe.simulate(problem, TRUTH, [0.5, 0.5 + 1e-9])
+    jumps = found[["c[0.2]", "c[0.4]", "c[0.6]", "c[0.8]"]].diff().to_numpy()[1]
+    assert jumps == pytest.approx([0.25, 0.5, 0.25, 0.25], abs=1e-6)
+
+
 def test_copies_keep_the_grid():
     def start(x):
         return 0.0 * x
@@ -646,6 +655,18 @@ REFUSED = {
         lambda: posed(tube, "c[1]", space={"t": 5}),
         ModelError,
         "'t' contains the times, but it is discretised | discretise 'x' instead",
+    ),
+    "event at a boundary": (
+        lambda: igpe.Problem(
+            tube,
+            parameters=["D", "k"],
+            experiments=igpe.Experiment(
+                table("c[0.4]"), start={"c": 0.0}, events=[igpe.Event(at=0.5, add={"c[1]": 1.0})]
+            ),
+            space={"x": 5},
+        ),
+        ProblemError,
+        "['c[1]'], which are not states | ['c[1]'] have no differential equation",
     ),
     "moving": (
         lambda: igpe.Problem(

@@ -1,12 +1,12 @@
 """Events of an experiment: doses, injections, dilutions and other jumps of states."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.names import Suggesting, closest
+from igpe.core.names import Suggesting, closest, listed
 
 Rule: TypeAlias = Callable[[Any, Any], Any]
 """A rule (m, t) like those of Pyomo's constraints: the model, and the time of the event."""
@@ -26,7 +26,7 @@ class Event(Suggesting):
     when      a rule (m, t) that returns a comparison, given instead of `at`; for example lambda m,
               t: m.V[t] >= m.full. The event happens each time the comparison becomes true
     add       a dict {state: increment}; an increment is a number, the name of a parameter, or a
-              rule (m, t)
+              rule (m, t). As in `start`, a name without index stands for all members
     set       a dict {state: new value}; a new value is a number, the name of a parameter, or a rule
               (m, t)
     delay     time from the trigger to the jump: a number, the name of a parameter, or a rule (m, t)
@@ -137,14 +137,18 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
     return found
 
 
-def check_events(problem: Any, place: str, events: Iterable[Event], states: list[str]) -> None:
+def check_events(
+    problem: Any, place: str, events: Iterable[Event], states: list[str], others: Container[str]
+) -> None:
     """Raise ProblemError for states or parameters that the model does not have."""
     for number, event in enumerate(events, start=1):
         names = [*event.add, *event.set]
         if unknown := [n for n in names if n not in states]:
+            algebraic = [n for n in unknown if n in others]
+            why = f" {listed(algebraic)} have no differential equation." * bool(algebraic)
             raise ProblemError(
                 f"{place}event {number} changes {unknown}, which are not states. The states are "
-                f"{states}.{closest(unknown[0], states)}"
+                f"{listed(states)}.{why or closest(unknown[0], states)}"
             )
         for role, value in event.amounts:
             if isinstance(value, str) and value not in problem.parameters:

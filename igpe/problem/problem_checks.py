@@ -331,7 +331,8 @@ def check_problem(problem: Any) -> None:
         _check_measured(experiment, instance)
         _check_inputs(problem, place, experiment, instance)
         _check_starts(problem, place, experiment, model_starts.states, instance)
-        check_events(problem, place, experiment.events, list(instance.states))
+        states = list(instance.states)
+        check_events(problem, place, experiment.events, states, instance.series)
         _check_free(problem, experiment, instance)
 
 

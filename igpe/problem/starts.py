@@ -1,4 +1,4 @@
-"""Start values of all members of an indexed variable, and the model's names of the columns."""
+"""Start values and jumps of all members of an indexed variable, and names of the columns."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -10,6 +10,7 @@ import numpy as np
 
 from igpe.core.arguments import is_finite, shown
 from igpe.core.errors import DataError, ProblemError
+from igpe.problem.events import Event
 from igpe.problem.experiment import Experiment, Start, Unknown
 from igpe.problem.members import SHOWN, equal, member, named, number
 from igpe.problem.model import Instance
@@ -29,7 +30,9 @@ def as_members(experiment: Experiment, instance: Instance) -> Experiment:
             f"The columns {twice} refer to the same quantity of the model. Keep one of them."
         )
     start = _starts(experiment.start, list(instance.states))
-    if start == experiment.start and all(new == old for old, new in names.items()):
+    events = tuple(_on_members(e, list(instance.states)) for e in experiment.events)
+    is_same = start == experiment.start and events == experiment.events
+    if is_same and all(new == old for old, new in names.items()):
         return experiment
     changed = copy(experiment)
 
@@ -40,8 +43,23 @@ def as_members(experiment: Experiment, instance: Instance) -> Experiment:
     changed.measurements = replace(experiment.measurements, names=measured)
     changed.error_models, changed.units = map(renamed, (experiment.error_models, experiment.units))
     changed.estimated_sigma = renamed(experiment.estimated_sigma)
-    changed.start = MappingProxyType(start)
+    changed.start, changed.events = MappingProxyType(start), events
     return changed
+
+
+def _on_members(event: Event, states: list[str]) -> Event:
+    """The event with each state that a name or a pattern means; a full name comes first."""
+
+    def meant(given: Mapping[str, Any]) -> dict[str, Any]:
+        single = {n: named(n, states) or n for n in given}
+        full = {single[n]: v for n, v in given.items() if single[n] in states}
+        found: dict[str, Any] = {}
+        for name in (n for n in given if single[n] not in states):
+            members = [s for s in states if _matched(name, s) is not None]
+            found |= dict.fromkeys(members or [name], given[name])
+        return found | full
+
+    return replace(event, add=meant(event.add), set=meant(event.set))
 
 
 def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
