@@ -178,7 +178,10 @@ def verify(
     seconds: Annotated[
         float,
         typer.Option(
-            help="Time limit in seconds; boxes that are not checked by then count as not confirmed."
+            "--time-limit",
+            "--seconds",
+            help="Time limit in seconds; boxes that are not checked by then count as not "
+            "confirmed.",
         ),
     ] = 600.0,
     arb: Annotated[

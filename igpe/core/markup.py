@@ -23,6 +23,9 @@ NUMERIC = re.compile(r"(± |-)?(\d.*|∞|)", re.DOTALL)
 Rows = Sequence[Sequence[str]]  # of a table: the heads, then as many texts in each row
 
 
+PLAIN = 1e4  # below which no number has the form 9.4e+02
+
+
 def number(value: float, error: float = math.nan) -> str:
     """A value with as many digits as its error allows (six significant ones without an error)."""
     if not math.isfinite(value):
@@ -30,7 +33,10 @@ def number(value: float, error: float = math.nan) -> str:
     if value == 0 or not math.isfinite(error) or error <= 0:
         return f"{value:.6g}"
     digits = math.ceil(math.log10(max(abs(value) / error, 1e-9))) + 2
-    return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
+    digits = min(max(digits, 2), 10)
+    if 10**digits <= abs(value) < PLAIN:
+        return f"{value:.0f}"
+    return f"{value:#.{digits}g}".rstrip(".")  # "#" keeps zeros that are known
 
 
 def counted(number: int, noun: str) -> str:

@@ -27,6 +27,14 @@ STOPPED = {
 }
 
 
+NEAR_ALL = 0.995  # from which two digits would be 100 %
+
+
+def _per_cent(gap: float) -> str:
+    """A relative gap, rounded down where it is nearly all."""
+    return f"{100 * max(gap, 0.0):.2g}" if gap < NEAR_ALL else f"{math.floor(1e4 * gap) / 100:g}"
+
+
 STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 """Name of a field -> of its entry in a file, where they differ."""
 
@@ -90,7 +98,7 @@ class Certificate(Suggesting):
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             "no parameter values within the bounds have a sum of squares below "
-            f"{self.lower_bound:.6g} ({100 * self.gap:.2g} % below the best, {least}; method: "
+            f"{self.lower_bound:.6g} ({_per_cent(self.gap)} % below the best, {least}; method: "
             f"{by}); {about}"
         )
 
@@ -210,7 +218,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
             f"No parameter values {where} have a sum of squares below {self.lower_bound:.8g} "
-            f"({100 * max(self.gap, 0.0):.2g} % below the best, {self.objective:.8g}): proved for "
+            f"({_per_cent(self.gap)} % below the best, {self.objective:.8g}): proved for "
             "the differential equations themselves, including the discretisation error "
             f"({counted(self.examined, 'box')}{stopped}){left}.{self._premise}"
         )

@@ -144,6 +144,9 @@ def fit(result: ResultData) -> Section:
     return Section("Fit", legend(shown, "measured", "fitted model") + fits(shown) + table)
 
 
+TOGETHER = "Each row of the table is one test. All residuals together, and slow trends in them:"
+
+
 def residual(result: ResultData) -> Section:
     """What the model leaves unexplained, over time, and every measurement."""
     words = "Residuals of a correct model scatter around zero without a pattern"
@@ -153,6 +156,8 @@ def residual(result: ResultData) -> Section:
     shown = panels(points, result.curves, result.time_unit)
     drawn = legend(shown) + residuals(shown, standard=standard)
     tests = frame_table(result.residual_tests(), "Tests of residuals")
+    if result.adequacy is not None and result.adequacy.lacks:
+        tests = paragraph(f"{TOGETHER} {result.adequacy.sentence}") + tests
     every = frame_table(in_words(result.points), "All measurements")
     return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
 

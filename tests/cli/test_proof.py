@@ -48,9 +48,10 @@ def test_a_spoilt_one_is_refuted(proof, tmp_path):
 
 
 def test_without_time_it_is_not_confirmed(proof):
-    done = run("verify", proof, CHAIN, "--seconds", 0)
-    assert done.exit_code == 1
-    assert done.stdout.startswith("Not confirmed")
+    for option in ("--seconds", "--time-limit"):
+        done = run("verify", proof, CHAIN, option, 0)
+        assert done.exit_code == 1
+        assert done.stdout.startswith("Not confirmed")
 
 
 def test_what_cannot_be_verified_is_refused(proof, tmp_path):

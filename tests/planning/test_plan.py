@@ -178,7 +178,9 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert (tmp_path / "plan.json").exists()
     axes = plan.plot()
     assert len(axes) == 3  # A, B and the errors
-    assert axes[-1].get_yscale() == "log"
+    assert (axes[-1].get_yscale(), axes[-1].get_ylim()[0]) == ("linear", 0)
+    plan.errors["before"] = 200 * plan.errors["after"].max()
+    assert plan.plot()[-1].get_yscale() == "log"
     text, page = str(plan), plan._repr_html_()
     assert "plan1: measure A, B at" in text
     assert "<li>plan1: measure A, B at" in page

@@ -295,12 +295,14 @@ class Confirmed:
     better  (n_parameters,) where the sum of squares is proved to be below the level, if anywhere
     boxes   how many were integrated
     subdivided  how many claims their first integration did not confirm
+    interrupted  whether Ctrl-C ended it
     """
 
     left: Claims
     better: FloatArray | None
     boxes: int
     subdivided: int
+    interrupted: bool = False
 
 
 def confirm(
@@ -312,7 +314,11 @@ def confirm(
     while todo and time.monotonic() < end:
         now = todo.pop()
         now, later = now[:BATCH], now[BATCH:]
-        left, better, boxes = _once(experiments, now, cut, effort)
+        try:
+            left, better, boxes = _once(experiments, now, cut, effort)
+        except KeyboardInterrupt:
+            open_ = Claims.joined([now, later, *todo])
+            return Confirmed(open_, None, done, len(again), interrupted=True)
         done += boxes
         if better is not None:
             return Confirmed(Claims.joined([left, later, *todo]), better, done, len(again))

@@ -381,7 +381,7 @@ def verify(
     certificate  a certificate from `igpe.certify`, its JSON text, or the path of its file
     problem      the problem for which the certificate was computed
     seconds      time limit in seconds; igpe reports a box as not confirmed if it has not checked
-                 the box by then
+                 the box by then. Ctrl-C does the same
     effort       computational effort of the integration; it affects how many boxes are confirmed,
                  but not the correctness of the verdict
     with_        "arb": igpe also uses Arb's arithmetic and the Pyomo model itself to check the
@@ -410,18 +410,20 @@ def verify(
     if not refuted and not open_:
         claims = tree.claims()
         outcomes, refuted = _confirmed(tree, claims, given, replace(effort, end=end))
-        why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
+        why = f"no proof {_until(outcomes, seconds)} that the sum of squares is above the bound"
         pairs = [pair for o in outcomes for pair in zip(o.left.low, o.left.high, strict=True)]
         open_ = [tree.region(*pair, why) for pair in pairs[:SHOWN]]
         if not (open_ or objective[1] <= tree.objective):
             open_ = [tree.region(tree.point, tree.point, why)]
-    by_arb = None if third is None or refuted else _by_arb(third, tree, end)
+    is_enough = refuted or _is_over(outcomes)
+    by_arb = None if third is None or is_enough else _by_arb(third, tree, end)
     if by_arb is not None:
         refuted = [tree.region(p, p, why) for p, why in by_arb.refuted]
     proved = ""
     if tree.likelihood is not None and threshold is not None and not (refuted or open_):
-        is_open = tree.open_share > 0
-        proved = tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
+        proved = tree.likelihood.sentence(
+            tree.unknowns, threshold.degrees, is_open=tree.open_share > 0
+        )
     return Verified(
         Verdict.REFUTED if refuted else Verdict.NOT_CONFIRMED if open_ else Verdict.VERIFIED,
         lower_bound=tree.lower_bound,
@@ -469,16 +471,25 @@ def _by_arb(third: "ThirdCheck", tree: Tree, end: float) -> "ArbCheck":
 Regions = list[UnprovedRegion]
 
 
+def _is_over(outcomes: Sequence[Confirmed]) -> bool:
+    """Whether the user ended the check by Ctrl-C."""
+    return any(o.interrupted for o in outcomes)
+
+
+def _until(outcomes: Sequence[Confirmed], seconds: float) -> str:
+    return "before Ctrl-C" if _is_over(outcomes) else f"within {seconds:g} s"
+
+
 def _confirmed(
     tree: Tree, claims: Claims, given: Sequence[Replay], effort: Effort
 ) -> tuple[list[Confirmed], Regions]:
     """What of the claims was confirmed, and parameters that refute one of them."""
-    outcomes, above = [], tree.above_cut(claims)
+    outcomes, above = list[Confirmed](), tree.above_cut(claims)
     cut = tree.lower_bound if tree.likelihood is None else tree.likelihood.cut
     for own, level in ((above, cut), (~above, tree.lower_bound)):
         if not own.any():
             continue
-        rest = effort.end - time.monotonic()
+        rest = 0.0 if _is_over(outcomes) else effort.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
             outcome = confirm(given, claims[own], level, effort, rest)
         outcomes.append(outcome)

@@ -226,6 +226,8 @@ def plot_region(region: Any, axes: Any = None) -> Plot:
 
 
 WIDEST = 1e3  # percent: larger errors are drawn as large
+COLUMNS = ("before", "after")
+DECADES = 100.0  # times the smallest error: from where bars need a logarithmic axis
 
 
 def plot_plan(
@@ -259,10 +261,11 @@ def plot_plan(
         ax.set_ylabel(labelled(name, units.get(name, "")))
     ax, places = drawn[-1], np.arange(len(errors))
     size = errors["value"].abs().where(errors["value"] != 0, 1.0)
-    for column, shift, color in (("before", -0.2, GREY), ("after", 0.2, BLUE)):
-        percent = (100 * errors[column] / size).clip(upper=WIDEST)
-        ax.bar(places + shift, percent, 0.4, color=color, label=column)
-    ax.set(yscale="log", ylabel="standard error [%]")
+    both = pd.DataFrame({c: (100 * errors[c] / size).clip(upper=WIDEST) for c in COLUMNS})
+    for column, shift, color in zip(COLUMNS, (-0.2, 0.2), (GREY, BLUE), strict=True):
+        ax.bar(places + shift, both[column], 0.4, color=color, label=column)
+    is_wide = np.nanmax(both) > DECADES * np.nanmin(both)
+    ax.set(yscale="log" if is_wide else "linear", ylabel="standard error [%]")
     ax.set_xticks(places, list(map(label, errors.index)), rotation=90, fontsize="small")
     legend_above(drawn, axes)
     return Plot(drawn)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import igpe
-from igpe.proofs.checker import verify
+from igpe.proofs.checker import confirm, verify
 from igpe.proofs.checker.verify import read_tree, slabs
 
 Certificate = dict[str, Any]
@@ -132,6 +132,19 @@ def test_what_time_did_not_suffice_for_is_told(problem: igpe.Problem) -> None:
     assert found.verdict is igpe.proofs.Verdict.NOT_CONFIRMED
     assert found.volume == pytest.approx(0.47 + (53 - 1.3 * 0.5) / 100 + 0.0065)
     assert "Not confirmed on 100 % of the box" in found.sentence
+
+
+def test_ctrl_c_tells_what_is_not_confirmed(
+    problem: igpe.Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(confirm, "_once", interrupted)
+    found = igpe.verify(certificate(), problem)
+    assert found.verdict is igpe.proofs.Verdict.NOT_CONFIRMED
+    assert "Not confirmed on 100 % of the box" in found.sentence
+    assert "no proof before Ctrl-C" in found.regions[0].why
 
 
 @pytest.mark.parametrize("seconds", [-1.0, np.nan, None])

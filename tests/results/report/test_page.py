@@ -18,7 +18,8 @@ from results import EVIL, KINDS, MAP, result
 import igpe
 from igpe.core.errors import DataError
 from igpe.results.plots.page_figures import DARK, LIGHT, gallery
-from igpe.results.report import CSS, SECTIONS, Section, page
+from igpe.results.report import CSS, SECTIONS, Section, page, residual
+from igpe.results.residual_table import ADEQUATE, LACK, Adequacy
 
 ADDRESSES = ("src", "href", "action", "data", "poster", "srcset", "background")
 HEADINGS = ["h1", "h2", "h3"]
@@ -53,6 +54,13 @@ def tree(written):
 @pytest.fixture(scope="module")
 def ordinary():
     return parsed(result().report())
+
+
+def test_single_tests_do_not_contradict_the_verdict():
+    lack = Adequacy(LACK, 0.001, ("Residuals of A are not random over time (p < 0.01).",))
+    for judged, is_said in ((lack, True), (Adequacy(ADEQUATE, 0.4), False)):
+        html = residual(replace(result(), adequacy=judged)).html
+        assert ("not random over time" in html.partition("Tests of residuals")[0]) == is_said
 
 
 def test_a_fault_would_be_found(written):
