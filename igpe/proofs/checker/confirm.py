@@ -305,6 +305,11 @@ class Confirmed:
     interrupted: bool = False
 
 
+def is_over(outcomes: Sequence[Confirmed]) -> bool:
+    """Whether the user ended the check by Ctrl-C."""
+    return any(o.interrupted for o in outcomes)
+
+
 def confirm(
     experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort, seconds: float
 ) -> Confirmed:

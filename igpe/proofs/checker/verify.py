@@ -32,7 +32,7 @@ from igpe.core.files import read_json
 from igpe.core.markup import Rows, Shown
 from igpe.core.progress import Progress, say, with_bar
 from igpe.problem.problem import Problem
-from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at, values_at
+from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, is_over, value_at, values_at
 from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
 from igpe.proofs.checker.rows import Effort, load_kernels
@@ -361,6 +361,7 @@ def _finite(value: Any) -> float:
 
 USUAL = Effort()
 SHOWN = 1000  # regions at most that an answer lists
+NO_PROOF = "no proof {} that the sum of squares is above the bound"
 
 
 @with_bar
@@ -410,20 +411,18 @@ def verify(
     if not refuted and not open_:
         claims = tree.claims()
         outcomes, refuted = _confirmed(tree, claims, given, replace(effort, end=end))
-        why = f"no proof {_until(outcomes, seconds)} that the sum of squares is above the bound"
+        when = "before Ctrl-C" if is_over(outcomes) else f"within {seconds:g} s"
         pairs = [pair for o in outcomes for pair in zip(o.left.low, o.left.high, strict=True)]
-        open_ = [tree.region(*pair, why) for pair in pairs[:SHOWN]]
+        open_ = [tree.region(*pair, NO_PROOF.format(when)) for pair in pairs[:SHOWN]]
         if not (open_ or objective[1] <= tree.objective):
-            open_ = [tree.region(tree.point, tree.point, why)]
-    is_enough = refuted or _is_over(outcomes)
-    by_arb = None if third is None or is_enough else _by_arb(third, tree, end)
+            open_ = [tree.region(tree.point, tree.point, NO_PROOF.format(when))]
+    by_arb = None if third is None or refuted or is_over(outcomes) else _by_arb(third, tree, end)
     if by_arb is not None:
         refuted = [tree.region(p, p, why) for p, why in by_arb.refuted]
     proved = ""
     if tree.likelihood is not None and threshold is not None and not (refuted or open_):
-        proved = tree.likelihood.sentence(
-            tree.unknowns, threshold.degrees, is_open=tree.open_share > 0
-        )
+        is_open = tree.open_share > 0
+        proved = tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
     return Verified(
         Verdict.REFUTED if refuted else Verdict.NOT_CONFIRMED if open_ else Verdict.VERIFIED,
         lower_bound=tree.lower_bound,
@@ -471,15 +470,6 @@ def _by_arb(third: "ThirdCheck", tree: Tree, end: float) -> "ArbCheck":
 Regions = list[UnprovedRegion]
 
 
-def _is_over(outcomes: Sequence[Confirmed]) -> bool:
-    """Whether the user ended the check by Ctrl-C."""
-    return any(o.interrupted for o in outcomes)
-
-
-def _until(outcomes: Sequence[Confirmed], seconds: float) -> str:
-    return "before Ctrl-C" if _is_over(outcomes) else f"within {seconds:g} s"
-
-
 def _confirmed(
     tree: Tree, claims: Claims, given: Sequence[Replay], effort: Effort
 ) -> tuple[list[Confirmed], Regions]:
@@ -489,7 +479,7 @@ def _confirmed(
     for own, level in ((above, cut), (~above, tree.lower_bound)):
         if not own.any():
             continue
-        rest = 0.0 if _is_over(outcomes) else effort.end - time.monotonic()
+        rest = 0.0 if is_over(outcomes) else effort.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
             outcome = confirm(given, claims[own], level, effort, rest)
         outcomes.append(outcome)
