@@ -442,14 +442,16 @@ def _used_outside_balances(
 
 
 def _used_inside(model: Any, x: Any) -> set[str]:
-    """Names of components that equations hold between the ends."""
-    inside = {float(p) for p in x} - {x.first(), x.last()}
+    """Names of components that equations hold between the ends: one member for each position."""
     found: set[str] = set()
     for component in model.component_objects(pyo.Constraint, active=True):
-        if position_in(component, x) is not None and not component.local_name.endswith("_disc_eq"):
-            for index in _indices_at(inside, component, x):
-                held = identify_variables(component[index].expr)
-                found |= {v.parent_component().name for v in held}
+        place = position_in(component, x)
+        if place is None or component.local_name.endswith("_disc_eq"):
+            continue
+        members = {(i if isinstance(i, tuple) else (i,))[place]: i for i in component}
+        for position in members.keys() - {x.first(), x.last()}:
+            held = identify_variables(component[members[position]].expr)
+            found |= {v.parent_component().name for v in held}
     return found
 
 
