@@ -7,8 +7,11 @@ print(result)
 """
 
 import sys
-from importlib.machinery import PathFinder
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
+from types import ModuleType
 from typing import Any
 
 import lazy_loader
@@ -29,6 +32,33 @@ def __getattr__(name: str) -> Any:
 
         hint = closest(name, __all__) or f" It has {', '.join(__all__)}."
         raise AttributeError(f"igpe has no '{name}'.{hint}", name=name) from None
+
+
+class _Families(MetaPathFinder, Loader):
+    """Finds the modules behind public names: `from igpe.losses import Huber` is an import of
+    `igpe.problem.losses`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, name = fullname.rpartition(".")
+        if package != __name__ or name not in __all__:
+            return None
+        family = __getattr__(name)
+        if not isinstance(family, ModuleType):
+            return None
+        return ModuleSpec(fullname, self, loader_state=(family, family.__spec__))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        family: ModuleType = spec.loader_state[0]
+        return family
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:  # the importer has replaced the module's own
+            module.__spec__ = module.__spec__.loader_state[1]
+
+
+sys.meta_path.append(_Families())
 
 
 def _import_scipy_alone() -> None:

@@ -1,5 +1,6 @@
 """The front door: which names the package offers, and that each opens."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -22,6 +23,15 @@ def test_few_names_are_at_the_top() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_name_loads_and_says_what_it_is(name: str) -> None:
     assert NAMES[name].__doc__
+
+
+def test_families_can_be_imported_as_modules() -> None:
+    for name, module in FAMILIES.items():
+        spec = module.__spec__
+        assert importlib.import_module(f"igpe.{name}") is module
+        assert module.__spec__ is spec
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("igpe.estimate")  # a function
 
 
 def test_no_other_name_is_there() -> None:
