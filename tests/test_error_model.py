@@ -186,24 +186,3 @@ def test_what_is_held_is_a_positive_number_for_each_measurement():
     for sigma in ([], [[0.1]], *bad, 0.1):
         with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* lengths \[4\]"):
             problem.weighted(sigma)
-
-
-def test_the_bias_of_maximum_likelihood_with_few_degrees_of_freedom_is_named():
-    def model(times):
-        m = in_moles(times)
-        m.sd = pyo.Var(bounds=(1e-3, 10))
-        m.deviation = pyo.Expression(m.t, rule=lambda m, t: m.sd)
-        return m
-
-    def said(count):
-        times = np.linspace(0.5, 4.0, count)
-        noise = 0.1 * np.random.default_rng(3).standard_normal(count)
-        data = pd.DataFrame({"time": times, "A": 4 * np.exp(-0.7 * times) + noise})
-        start = {"A": igpe.Unknown(1.0, 9.0), "T": 300.0}
-        sigma = {"A": igpe.EstimatedSigma("deviation")}
-        run = igpe.Experiment(data, start=start, start_time=0.0, sigma=sigma)
-        problem = igpe.Problem(model, parameters=["k", "sd"], experiments=run)
-        return " ".join(str(igpe.estimate(problem, certify=False)).split())
-
-    assert "from 4 measurements, to which 2 other unknowns were fitted" in said(4)
-    assert "maximum likelihood" not in said(20)

@@ -55,7 +55,6 @@ from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
-BIASED = 1.25  # measurements for each degree of freedom from which the bias of sigma is named
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = (
     "Because of the interruption, igpe did not compare the standard errors with the verdicts of "
@@ -482,28 +481,12 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         )
 
 
-def _few_for_deviations(problem: Problem) -> Iterator[str]:
-    """Say how far maximum likelihood underestimates deviations where degrees of freedom are few."""
-    if not problem.sigma_estimated:
-        return
-    others = len(problem.box) - len(of_errors_alone(problem))
-    size, left = problem.size, problem.size - others
-    if size > BIASED * left:
-        factor = f"about {np.sqrt(size / left):.2g} times" if left > 0 else "much"
-        yield (
-            f"Standard deviations were estimated by maximum likelihood from {size} measurements, "
-            f"to which {others} other unknowns were fitted. They are {factor} too small on "
-            "average, and intervals are too narrow by the same factor."
-        )
-
-
 def _actions(steps: Steps) -> tuple[str, ...]:
     """What the user should look at: implausible numbers, failures, what nothing depends on."""
     problem, structure = steps.problem, steps.structure
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
         *(*structure.warnings, *problem.grid_remarks),
-        *_few_for_deviations(problem),
         *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED)),
         *(
             f"No measured quantity depends on {n}, so igpe did not estimate {n}. Measure "
