@@ -234,6 +234,7 @@ class Evaluation:
         self._zero = field.number(0.0)
         shape = (len(field.primes), field.size)
         self._room = FIRST_ROOM
+        self._inverses: dict[int, Residues] = {}
         self._series: list[Residues] = [
             np.zeros((*shape, 1 if steady else FIRST_ROOM), dtype=np.uint64)
             for steady in graph.steady
@@ -283,7 +284,15 @@ class Evaluation:
             below = self._series[i][:, :, k - 1 :: -1]
             known = self.field.convolution(self._series[b][:, :, 1 : k + 1], below)
             rest = self.field.minus(rest, known)
-        return self.field.product(rest, self.field.inverse(self._at(b, 0)))
+        return self.field.product(rest, self._over(b, k))
+
+    def _over(self, b: int, k: int) -> Residues:
+        """1 / b[0], which is final once the start is computed."""
+        if k == 0:
+            return self.field.inverse(self._at(b, 0))
+        if b not in self._inverses:
+            self._inverses[b] = self.field.inverse(self._at(b, 0))
+        return self._inverses[b]
 
     def _integral(self, node: Node, k: int) -> Residues:
         """z[k] = 1/k sum of j g[j] w[k - j] over j = 1..k."""
