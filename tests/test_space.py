@@ -426,6 +426,14 @@ def test_differences_are_exact_for_parabolas_on_uneven_points(scheme):
     assert (0, 0) not in m.d2c_disc_eq
 
 
+@pytest.mark.parametrize(("ends", "names"), [((0, 4), "1 1.5 2"), ((0.0, 4.0), "1.0 1.5 2.0")])
+def test_whole_positions_are_named_as_the_ends(ends, names):
+    m = pyo.ConcreteModel()
+    m.x = dae.ContinuousSet(initialize=ends)
+    FiniteDifference(8).fill(m.x)
+    assert " ".join(map(str, list(m.x)[2:5])) == names
+
+
 def test_columns_may_be_named_in_several_forms_and_between_points():
     names = ("c[:,0.50]", "c[0.53]", "c[1.0]")
     problem = posed(tube, *names, space={"x": 10})

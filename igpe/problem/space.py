@@ -138,12 +138,14 @@ class FiniteDifference:
         return replace(self, intervals=2 * self.intervals)
 
     def fill(self, x: Any) -> None:
-        """Add the points of the grid to a ContinuousSet."""
+        """Add the points of the grid to a ContinuousSet; whole numbers as the model writes them."""
+        whole = all(isinstance(p, int) for p in x)
         edges = np.array(sorted(x), dtype=float)
         widths = np.diff(edges)
         for a, b, share in zip(edges, edges[1:], widths / widths.sum(), strict=False):
             parts = max(1, round(float(share) * self.intervals))
-            x.update(float(f"{p:.{DIGITS}g}") for p in np.linspace(a, b, parts + 1)[1:-1])
+            inner = [float(f"{p:.{DIGITS}g}") for p in np.linspace(a, b, parts + 1)[1:-1]]
+            x.update(int(p) if whole and p.is_integer() else p for p in inner)
 
     def is_filled(self, x: Any) -> bool:
         """Return True if no interval is so wide that `fill` had to divide it."""
