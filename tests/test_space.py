@@ -482,6 +482,28 @@ def test_a_start_may_be_a_pattern_or_a_parameter():
     assert len(given) == 3 + 5 + 5
 
 
+def test_sets_with_the_same_points_are_told_apart():
+    """Pyomo's sets are equal if their points are: x and y of one grid, x and the times."""
+    times = np.linspace(0.25, 1, 4)
+    data = pd.DataFrame({"time": times, "c[0.5]": 0.0})
+    run = igpe.Experiment(data, start={"c": 0.0}, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(tube, parameters=["D", "k"], experiments=run, space={"x": 4})
+    assert list(problem.instance.time) == list(problem.instance.model.x)
+    other = igpe.simulate(posed(tube, "c[0.5]", space={"x": 4}), TRUTH, times)
+    assert igpe.simulate(problem, TRUTH, times)["c[0.5]"].to_numpy() == pytest.approx(
+        other["c[0.5]"].to_numpy(), rel=1e-5
+    )
+    m = plate([0, 1])
+    m.Ty, m.Txy = dae.DerivativeVar(m.T, wrt=m.y), dae.DerivativeVar(m.T, wrt=(m.x, m.y))
+    for one in (m.x, m.y):
+        FiniteDifference(4, "central").apply(m, one)
+    m.T.set_values({(t, x, y): 3 * x * y for t, x, y in m.T})
+    for (t, x, y), equation in [*m.Ty_disc_eq.items(), *m.Txy_disc_eq.items()]:
+        m.Ty[t, x, y], m.Txy[t, x, y] = 3 * x, 3.0
+        assert pyo.value(equation.body) == pytest.approx(0, abs=1e-9)
+    assert (1, 0.5, 0.5) in m.Txy_disc_eq
+
+
 def test_an_event_may_change_all_members():
     dose = igpe.Event(at=0.5, add={"c": 0.25, "c[0.40]": 0.5})
     run = igpe.Experiment(table("c[0.4]"), start={"c": 0.0}, start_time=0.0, events=[dose])

@@ -108,6 +108,15 @@ def position_in(component: Any, index_set: Any) -> int | None:
     return None
 
 
+def is_over(derivative: Any, index_set: Any, *, alone: bool = False) -> bool:
+    """Return True if a derivative is taken by this very set, or by it alone, once.
+
+    Two sets are equal for Pyomo if they have the same points: this is no way to tell them apart.
+    """
+    by = derivative.get_continuousset_list()
+    return any(s is index_set for s in by) and not (alone and len(by) > 1)
+
+
 @dataclass(frozen=True)
 class Instance:
     """A built model, its components sorted by what they are. Names carry no time index.
@@ -171,7 +180,7 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
     time = _time(model, derivatives, times)
     _complete_integrals(model, time)
-    derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
+    derivatives = [d for d in derivatives if is_over(d, time)]
     if not derivatives:
         raise ModelError(
             f"The model has no derivative with respect to its time '{time.name}', so it has no "

@@ -8,7 +8,7 @@ derivative is not consistent, and its positions are rounded to six decimals.
 Rules may sum over a set. So the set has all points of its grid as soon as the builder makes it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -24,7 +24,7 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.errors import ModelError, ProblemError
 from igpe.core.names import listed
-from igpe.problem.model import Instance, position_in
+from igpe.problem.model import Instance, is_over, position_in, sets_of
 
 Profile: TypeAlias = Callable[[float], Any]
 """Position -> Pyomo variable or expression there."""
@@ -157,7 +157,7 @@ class FiniteDifference:
         if not self.is_filled(x):
             self.fill(x)
         derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
-        names = [d.get_state_var().name for d in derivatives if x in d.get_continuousset_list()]
+        names = [d.get_state_var().name for d in derivatives if is_over(d, x)]
         if isinstance(self.scheme, Mapping) and (unknown := sorted({*self.scheme} - {*names})):
             raise ModelError(
                 f"The schemes of '{x.name}' are given for {unknown}, but the variables with "
@@ -166,6 +166,8 @@ class FiniteDifference:
         _refuse_antidiffusion(model, x, derivatives, self._scheme_of)
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
+        for derivative in derivatives:
+            derivative._wrt = _Sets(derivative._wrt)
         method.all_schemes[CARRIER] = (self._first, second)
         method.apply_to(model, wrt=x, nfe=len(x) - 1, scheme=CARRIER)
         _settle_ends(model, x, derivatives, self._scheme_of)
@@ -183,6 +185,13 @@ class FiniteDifference:
             return SCHEMES[self._scheme_of(state)](v, s)(x)
 
         return derivative
+
+
+class _Sets(list[Any]):
+    """The sets by which a derivative is taken; Pyomo counts those with the same points as one."""
+
+    def count(self, value: Any) -> int:
+        return sum(s is value for s in self)
 
 
 def read_space(given: Any) -> dict[str, FiniteDifference]:
@@ -344,7 +353,7 @@ def _settle_ends(
     """
     conditions, others = _used_outside_balances(model, x, derivatives)
     inside = _used_inside(model, x)
-    for derivative in (d for d in derivatives if d.get_continuousset_list() == [x]):
+    for derivative in (d for d in derivatives if is_over(d, x, alone=True)):
         state = derivative.get_state_var()
         equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
         covered = _covered(x, scheme_of(state))
@@ -365,11 +374,9 @@ def _refuse_antidiffusion(
     Such differences amplify what changes from point to point, the more the finer the grid.
     """
     inside = {x.at(2)}
-    over_x = [d for d in derivatives if d.get_continuousset_list() == [x]]
+    over_x = [d for d in derivatives if is_over(d, x, alone=True)]
     by_x = {id(d[i]): d for d in over_x for i in _indices_at(inside, d, x)}
-    by_time = {
-        id(v) for d in derivatives if x not in d.get_continuousset_list() for v in d.values()
-    }
+    by_time = {id(v) for d in derivatives if not is_over(d, x) for v in d.values()}
     equations = [
         (component[i].body, _held(component, i))
         for component in model.component_objects(pyo.Constraint, active=True)
@@ -423,11 +430,11 @@ def _used_outside_balances(
     state_of: dict[int, int] = {}
     slopes: dict[int, set[int]] = {}
     for derivative in derivatives:
-        by, state = derivative.get_continuousset_list(), derivative.get_state_var()
+        state = derivative.get_state_var()
         for index in _indices_at(ends, derivative, x):
-            if by == [x]:
+            if is_over(derivative, x, alone=True):
                 state_of[id(derivative[index])] = id(state[index])
-            elif x not in by:
+            elif not is_over(derivative, x):
                 slopes.setdefault(id(state[index]), set()).add(id(derivative[index]))
     conditions, balances, named = set[int](), set[int](), set[int]()
     for component in model.component_objects((pyo.Constraint, pyo.Expression), active=True):
@@ -444,17 +451,26 @@ def _used_outside_balances(
 
 
 def _used_inside(model: Any, x: Any) -> set[str]:
-    """Names of components that equations hold between the ends: one member for each position."""
+    """Names of components that equations hold between the ends."""
+    inside = {float(p) for p in x} - {x.first(), x.last()}
     found: set[str] = set()
     for component in model.component_objects(pyo.Constraint, active=True):
-        place = position_in(component, x)
-        if place is None or component.local_name.endswith("_disc_eq"):
-            continue
-        members = {(i if isinstance(i, tuple) else (i,))[place]: i for i in component}
-        for position in members.keys() - {x.first(), x.last()}:
-            held = identify_variables(component[members[position]].expr)
-            found |= {v.parent_component().name for v in held}
+        if position_in(component, x) is not None and not component.local_name.endswith("_disc_eq"):
+            for index in _once(_indices_at(inside, component, x), component, x):
+                held = identify_variables(component[index].expr)
+                found |= {v.parent_component().name for v in held}
     return found
+
+
+def _once(indices: Iterable[Any], component: Any, x: Any) -> Collection[Any]:
+    """Of indices that differ only in other ContinuousSets, such as time, the last."""
+    others = {position_in(component, s) for s in sets_of(component) if s.ctype is ContinuousSet}
+    others -= {position_in(component, x)}
+    keys = {}
+    for index in indices:
+        key = index if isinstance(index, tuple) else (index,)
+        keys[tuple(k for i, k in enumerate(key) if i not in others)] = index
+    return keys.values()
 
 
 def _held(component: Any, index: Any) -> set[int]:
