@@ -14,7 +14,7 @@ from igpe.algebraic.step import Algebraic
 from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
-from igpe.core.markup import listed
+from igpe.core.markup import counted, listed
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import (
@@ -54,6 +54,7 @@ from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
+FEW_LEFT = 0.9  # of a standard deviation: what maximum likelihood leaves of it
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = (
@@ -259,7 +260,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
-        notes=(*rank.notes, *_notes(steps, free.known)),
+        notes=(*rank.notes, *_notes(steps, free.known), *_rough(settings)),
         other_optima=others,
         equations=tuple(problem_equations(problem)),
         sources={e.name: e.source for e in problem.experiments},
@@ -267,7 +268,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         correlations=problem.correlations,
         other_priors=tuple(problem.other_priors),
         time_unit=problem.unit("time"),
-        actions=(*_actions(steps), *[unconfirmed] * bool(unconfirmed)),
+        actions=(*_actions(steps), *_small(problem), *[unconfirmed] * bool(unconfirmed)),
         combined=rank.combined,
     )
     if spectral is not None and at is not None:
@@ -458,6 +459,30 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *passed(steps.first.passed),
         *(() if is_one else steps.ladder[0].notes(problem)),
     )
+
+
+def _rough(settings: Settings) -> Iterator[str]:
+    """That derivatives may be wrong."""
+    if settings.integrator.is_rough:
+        name = type(settings.integrator).__name__
+        yield (
+            f"{name} computes rough derivatives at any tolerance: the estimate may miss the "
+            "optimum, and intervals are rough. Use the default integrator, or small steps."
+        )
+
+
+def _small(problem: Problem) -> Iterator[str]:
+    """That standard deviations of maximum likelihood are too small for few measurements."""
+    names = {s for e in problem.experiments for s in e.estimated_sigma.values()}
+    others = [n for n in problem.box.names if n not in names]
+    left = max(problem.size - len(others), 0) / max(problem.size, 1)
+    if names and np.sqrt(left) < FEW_LEFT:
+        yield (
+            f"igpe estimates {counted(len(problem.box), 'unknown')} from {problem.size} "
+            "measurements by maximum likelihood. Standard deviations and intervals come out about "
+            f"{100 * (1 - np.sqrt(left)):.0f} % too small then. Without `sigma`, igpe uses "
+            "Student's t instead."
+        )
 
 
 def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:

@@ -156,9 +156,18 @@ def sigma_known(points: pd.DataFrame) -> bool:
     return bool(points["sigma"].notna().all())
 
 
+def sigma_given(points: pd.DataFrame) -> bool:
+    """Return True if every measurement has a standard deviation, and not all were estimated.
+
+    Those that maximise the likelihood fit the residuals: their size says nothing.
+    """
+    is_fitted = "sigma_estimated" in points and bool((points["sigma_estimated"] == 1).all())
+    return sigma_known(points) and not is_fitted
+
+
 def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[FloatArray, int | None]:
     """(m,) residuals in their own standard deviations, and the freedom of these; None: known."""
-    values, left = standardised(points), None if sigma_known(points) else degrees
+    values, left = standardised(points), None if sigma_given(points) else degrees
     size = typical(values) if len(values) else 0.0
     if robust and left is not None and size > 0:
         values, left = values / size, None

@@ -39,6 +39,7 @@ from igpe.results.residual_table import (
     clear_failures,
     divisors,
     probability,
+    sigma_given,
     standardised,
 )
 from igpe.results.result import Result
@@ -244,7 +245,7 @@ class _Tested:
     def __init__(self, points: pd.DataFrame, value: FloatArray, image: FloatArray) -> None:
         series, self.keys = _numbered(points, ["experiment", "name"])
         quantity, _ = _numbered(points, ["name"])
-        known = bool(points["sigma"].notna().all())
+        known = sigma_given(points)
         size = np.abs(points["fitted"]) / divisors(points)
         time = points["time"].to_numpy(dtype=float)
         self.residuals = FitResiduals(value, image, series, quantity, time, size.to_numpy(), known)

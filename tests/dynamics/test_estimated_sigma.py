@@ -17,6 +17,7 @@ from igpe.dynamics.likelihood import of_measurements
 from igpe.dynamics.shooting.estimated_sigma import likelihood_residuals
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Linearised, have_squares
+from igpe.results.residual_table import sigma_given
 
 TIMES = np.linspace(0.0, 4.0, 25)
 START = {"k": 0.8, "sd": 0.5}
@@ -58,6 +59,23 @@ def direct(kind):
         return -norm.logpdf(y, a, x[1] * (0.1 + a) if kind == "spread" else x[1]).sum()
 
     return told
+
+
+def test_few_measurements_make_deviations_small_and_the_result_says_so():
+    few, start = measured().iloc[::6], {"A": igpe.Unknown(1, 9)}
+    run = igpe.Experiment(few, start=start, start_time=0.0, sigma={"A": igpe.EstimatedSigma("sd")})
+    found = igpe.estimate(igpe.Problem(decay, parameters=["k", "sd"], experiments=run))
+    said = "3 unknowns from 5 measurements by maximum likelihood. Standard deviations and intervals"
+    assert any(said in action and "23 % too small" in action for action in found.actions)
+    assert "chi squared" not in set(found.residual_tests()["test"])
+    assert found.adequacy.tests.keys() <= {"trend", "series", "replicates"}
+
+
+def test_residuals_are_not_compared_with_deviations_that_fit_them():
+    points = pd.DataFrame({"sigma": [0.1, 0.1], "sigma_estimated": [1.0, 1.0]})
+    assert not sigma_given(points)
+    assert sigma_given(points.assign(sigma_estimated=[1.0, 0.0]))
+    assert sigma_given(points[["sigma"]])
 
 
 @pytest.mark.parametrize("kind", ["sd", "spread"])

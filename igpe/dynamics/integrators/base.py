@@ -371,9 +371,11 @@ class Integrator(Checked, ABC):
     largest    largest allowed value of a state, as a multiple of its size
     seconds    limit on the wall time of one run, in seconds
     compiles   whether the equations are compiled to machine code where possible
+    is_rough   whether the error of derivatives does not become smaller with the tolerances
     """
 
     compiles: ClassVar[bool] = False
+    is_rough: ClassVar[bool] = False
 
     rtol: Positive = 1e-8
     atol: Positive = 1e-10

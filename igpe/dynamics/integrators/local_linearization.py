@@ -112,13 +112,16 @@ class LocalLinearization(LockStep):
     The method is stable for stiff equations and exact for linear equations. For nonlinear
     equations, this method is much slower than `RungeKutta` at the same accuracy, especially for
     sensitivities, which are only first-order accurate. The step size depends only on the states,
-    not on the sensitivities, as in the paper (Carbonell et al. 2014).
+    not on the sensitivities, as in the paper (Carbonell et al. 2014). Sensitivities may therefore
+    be wrong by half, also for linear equations and at any `rtol`: estimates then miss the optimum,
+    and intervals are wrong. A small `longest` makes sensitivities accurate.
 
     rtol, atol  relative and absolute tolerance, defined as in the paper
     longest     maximum step size, in the unit of the model's time
     """
 
     stepper: ClassVar[type[Stepper]] = LinearStepper
+    is_rough: ClassVar[bool] = True
 
     rtol: Positive = 1e-3
     atol: Positive = 1e-6

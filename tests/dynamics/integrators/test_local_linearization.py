@@ -8,7 +8,9 @@ import pytest
 from initial_values import one_state
 from interval_problems import EXACT, NUMBERS, Cut, exact, of_zoo, posed, prepared
 
+import igpe
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
+from igpe.estimation.summary import _rough
 
 ANY = 1e12  # a tolerance that every step keeps, so that `longest` alone chooses it
 
@@ -17,6 +19,12 @@ def errors(one, right, longest):
     """Largest of each kind of number."""
     came = one.run(LocalLinearization(ANY, ANY, longest=longest))
     return np.array([np.abs(getattr(came, n) - getattr(right, n)).max() for n in NUMBERS])
+
+
+def test_estimates_with_it_say_that_derivatives_are_rough():
+    said = [*_rough(igpe.Settings(integrator=LocalLinearization()))]
+    assert said[0].startswith("LocalLinearization computes rough derivatives")
+    assert [*_rough(igpe.Settings())] == []
 
 
 @pytest.mark.parametrize("name", ["henon_heiles", "michaelis_menten"])
