@@ -59,6 +59,7 @@ NO_OPTIMUM = (
     "A change in the unknowns would still lower the sum of squares: the search stopped early, "
     "or a constraint is active."
 )
+SIZE_ALONE = "So few degrees of freedom allow only the test of chi squared."
 TOO_FEW = (
     "No measured quantity has enough measurements for a test, and the standard deviations are "
     "unknown."
@@ -188,24 +189,47 @@ def adequacy(
     if not noisy.any():
         exact = Adequacy(ADEQUATE, reasons=(ROUNDED,))
         return exact if degrees > 0 else Adequacy(UNJUDGED, reasons=(NOTHING_LEFT,))
-    along, unable = image.T @ value, ""
+    along = image.T @ value
     if degrees < FEWEST:
-        left = counted(max(degrees, 0), "degree")
-        unable = f"The fit leaves {left} of freedom; a verdict needs at least {FEWEST}."
-    elif not robust and float(along @ along) > LEFT * float(value @ value):
-        unable = NO_OPTIMUM
-    if unable:
-        return Adequacy(UNJUDGED, reasons=(unable,))
+        is_plain = sigma_given(points) and not (robust or len(linear.others))
+        return _of_size(value, degrees, is_plain=is_plain)
+    if not robust and float(along @ along) > LEFT * float(value @ value):
+        return Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
     kept = np.concatenate([noisy, np.ones(len(linear.others), dtype=bool)])
     tested = _Tested(points[noisy], (value - image @ along)[kept], image[kept])
     evidence = lack_of_fit(tested.residuals, seed)
     if evidence is None:
         return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
     evidence = tested.with_fast_patterns(evidence)
-    if evidence.p >= ALARM:
-        return Adequacy(ADEQUATE, evidence.p, (), evidence.kinds)
-    reasons = (*_reasons(tested, evidence, degrees), *_largest(points))
-    return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
+    lacks, reasons = evidence.p < ALARM, tuple[str, ...]()
+    if lacks:
+        reasons = (*_reasons(tested, evidence, degrees), *_largest(points))
+    return Adequacy(LACK if lacks else ADEQUATE, evidence.p, reasons, evidence.kinds)
+
+
+def _of_size(value: FloatArray, degrees: int, *, is_plain: bool) -> Adequacy:
+    """Judge a fit with few degrees of freedom by its size alone, where sigma is given.
+
+    is_plain  whether residuals of measurements with given errors are all there is
+    """
+    least = 1 if is_plain else FEWEST
+    if degrees < least:
+        left = counted(max(degrees, 0), "degree")
+        few = f"The fit leaves {left} of freedom; a verdict needs at least {least}."
+        return Adequacy(UNJUDGED, reasons=(few,))
+    objective = float(value @ value)
+    p = chi_squared_probability(objective, degrees)
+    lacks = p < ALARM
+    reasons = (_too_large(objective, degrees, p),) if lacks else (SIZE_ALONE,)
+    return Adequacy(LACK if lacks else ADEQUATE, p, reasons, {"size": p})
+
+
+def _too_large(objective: float, degrees: int, p: float) -> str:
+    return (
+        f"The weighted sum of squares {objective:.4g} is too large for "
+        f"{counted(degrees, 'degree')} of freedom ({exact_probability(p)}): the model is wrong, "
+        "or the standard deviations are too small."
+    )
 
 
 def _image(linear: LinearisedFit, value: FloatArray) -> FloatArray:
@@ -326,11 +350,7 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
     objective = float(tested.residuals.value @ tested.residuals.value)
     larger = chi_squared_probability(objective, degrees)
     if size <= ODD and larger <= ODD:
-        yield (
-            f"The weighted sum of squares {objective:.4g} is too large for {degrees} degrees of "
-            f"freedom ({exact_probability(larger)}): the model is wrong, or the standard "
-            "deviations are too small."
-        )
+        yield _too_large(objective, degrees, larger)
 
 
 def _disagreement(keys: list[tuple[str, ...]], mean: FloatArray) -> Iterator[str]:

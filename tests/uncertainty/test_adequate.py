@@ -95,6 +95,18 @@ def test_standard_deviations_that_are_too_small_are_named():
     assert igpe.estimate(line(2.0, seed=7)).adequacy.verdict == "adequate"
 
 
+def test_few_degrees_of_freedom_are_judged_by_the_given_standard_deviations():
+    problem = line(0.3, seed=7)
+    table = problem.experiments[0].table().reset_index().iloc[[1, 3, 5, 7]]
+    for bend, verdict in ((0, "adequate"), (2, "lack of fit")):
+        bent = table.assign(A=table["A"] + bend * np.array([1, -1, -1, 1]))
+        judged = igpe.estimate(problem.with_data(bent), certify=False)
+        assert judged.degrees == 2
+        assert judged.adequacy.verdict == verdict
+        assert judged.adequacy.p == pytest.approx(judged.probability)
+    assert "is too large for 2 degrees of freedom" in judged.adequacy.sentence
+
+
 def test_residuals_that_are_rounding_are_no_lack_of_fit():
     verdict = igpe.estimate(decays(dict.fromkeys(RATES, 0.5), noise=0.0)).adequacy
     assert verdict == Adequacy("adequate", verdict.p, ("The residuals are rounding errors.",))
