@@ -473,10 +473,11 @@ def _rough(settings: Settings) -> Iterator[str]:
 
 def _small(problem: Problem) -> Iterator[str]:
     """That standard deviations of maximum likelihood are too small for few measurements."""
-    names = {s for e in problem.experiments for s in e.estimated_sigma.values()}
-    others = [n for n in problem.box.names if n not in names]
-    left = max(problem.size - len(others), 0) / max(problem.size, 1)
-    if names and np.sqrt(left) < FEW_LEFT:
+    if not problem.sigma_estimated:
+        return
+    others = len(problem.box) - len(of_errors_alone(problem))
+    left = max(problem.size - others, 0) / max(problem.size, 1)
+    if np.sqrt(left) < FEW_LEFT:
         yield (
             f"igpe estimates {counted(len(problem.box), 'unknown')} from {problem.size} "
             "measurements by maximum likelihood. Standard deviations and intervals come out about "
