@@ -68,7 +68,7 @@ def simulate(
                 f"{run.times[-1]:g}. {run.reason}{_undefined(ivp, run, values)}",
                 run.status,
             )
-        if left := _beyond_bounds(ivp, run):
+        if left := beyond_bounds(ivp, run):
             raise EstimationFailed(f"Experiment {e.name}: {left}", Status.INTEGRATION_BROKE)
         columns = {"experiment": e.name, "time": run.times}
         columns |= {n: run.states[:, i] for i, n in enumerate(ivp.states)}
@@ -80,7 +80,7 @@ def simulate(
     return frame
 
 
-def _beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
+def beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
     """When a root of the equations first lies outside its Var's bounds; empty if none does.
 
     At the start, igpe chooses a root within them. Later it follows the root, also through a

@@ -14,6 +14,7 @@ from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.shooting.simulated import fine_grid, simulate
+from igpe.dynamics.simulation import beyond_bounds
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
@@ -34,7 +35,8 @@ class FitTables(NamedTuple):
 
     runs    number of each experiment, and its trajectory at the estimate
     points  see `Result.points`
-    note    a sentence where the trajectories do not have the objective; else empty
+    note    sentences where the trajectories do not have the objective, or where an algebraic
+            variable leaves the bounds of its Var; else empty
     """
 
     runs: list[tuple[int, Trajectory]]
@@ -53,18 +55,21 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     every = simulate(problem, settings.integrator, values, grids)
     runs = [(k, run) for k, (_, run) in enumerate(every)]
     table = pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True)
+    named = zip(problem.experiments, every, strict=True)
+    beyond = [f"Experiment {e.name}: {s}" for e, pair in named if (s := beyond_bounds(*pair))]
+    remark = beyond[0] if beyond else ""
     of_squares = is_plain(problem) and minimises_squares(problem)
     is_white = all(e.measurements.correlation is None for e in problem.experiments)
     if at is None or not (of_squares and is_white) or problem.has_spectra:
-        return FitTables(runs, table, "")
+        return FitTables(runs, table, remark)
     deviation, value = at.residual[: problem.size], standardised(table)
     squares = float(deviation @ deviation)
     if abs(float(value @ value) - squares) <= CONFIRMED * squares + rounding(problem):
-        return FitTables(runs, table, "")
+        return FitTables(runs, table, remark)
     ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])
     own = np.split(deviation, ends[:-1])
     table = pd.concat((points(problem, k, run, own[k]) for k, run in runs), ignore_index=True)
-    return FitTables(runs, table, NOT_CONFIRMED)
+    return FitTables(runs, table, f"{NOT_CONFIRMED} {remark}".strip())
 
 
 def points(
