@@ -14,7 +14,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.core.markup import number
+from igpe.core.markup import number, numbers
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
 from igpe.results.result_data import BY_PROFILE
@@ -215,6 +215,15 @@ def test_the_certificate_is_a_sentence(chain):
     assert other.sentence.startswith("k1 in [0, 10], k2 in [10000, 100000], fitted to")
     assert "of A, B, C in 2 experiments: " in other.sentence
     assert other.sentence.endswith("; the slopes do not determine k2.")
+
+
+def test_what_was_interrupted_is_not_sent_to_a_proof(known_sigma):
+    for status, said in (
+        ("INTERRUPTED", "Let igpe.estimate finish"),
+        ("CONVERGED", "Run igpe.cert"),
+    ):
+        early = replace(known_sigma, status=igpe.Status[status], proof=None, unprovable="")
+        assert any(said in one for one in early.details.sentences)
 
 
 @pytest.mark.parametrize(
@@ -567,3 +576,9 @@ def test_the_front_of_the_json(known_sigma):
 )
 def test_numbers_have_the_digits_they_deserve(value, error, shown):
     assert number(value, error) == shown
+
+
+def test_the_numbers_of_a_row_have_one_notation():
+    assert numbers((100770.0, 99589.0, 101960.0), 600.0) == ["100770", "99589", "101960"]
+    assert numbers((60420.0, 59080.0, 61770.0), 690.0) == ["6.042e+04", "5.908e+04", "6.177e+04"]
+    assert numbers((1e9, 5.0, np.inf), 1.0) == ["1000000000", "5.00", "∞"]

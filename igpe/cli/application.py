@@ -3,8 +3,11 @@
 import os
 import re
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
@@ -70,6 +73,18 @@ def before(
     """Globally optimal parameters of dynamic models, from measurements."""
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ignore Ctrl-C, so that all files are written."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+
+
 def answer(
     command: str,
     text: str,
@@ -100,13 +115,30 @@ def answer(
         for words, colour in {} if os.environ.get("NO_COLOR") else marks.items():
             shown = shown.replace(words, typer.style(words, fg=colour, bold=True), 1)
         typer.echo(shown)
+    with _uninterrupted():
+        _write(command, body, json, picture, page, is_complete=not unfinished)
+    if unfinished:
+        typer.echo(f"Interrupted. {unfinished}", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _write(
+    command: str,
+    body: Mapping[str, Any],
+    json: Path | None,
+    picture: tuple[Callable[[], Any], Path | None] | None,
+    page: tuple[Callable[[], Any], Path] | None,
+    *,
+    is_complete: bool,
+) -> None:
+    """Write the files that `answer` names."""
     if json is not None:
         from igpe.cli.versions import own_version
         from igpe.core.files import write
         from igpe.core.json_form import plain, write_json
 
         head = {"command": command, "igpe": own_version(), "format": FORMAT}
-        head |= {"complete": not unfinished, "notes": []}
+        head |= {"complete": is_complete, "notes": []}
         written = write_json(plain({**head, **body}), None)
         if str(json) == "-":
             typer.echo(written)
@@ -119,9 +151,6 @@ def answer(
     if page is not None:
         page[0]()
         _written(page[1])
-    if unfinished:
-        typer.echo(f"Interrupted. {unfinished}", err=True)
-        raise typer.Exit(INTERRUPTED)
 
 
 def _in_lines(text: str) -> str:

@@ -24,6 +24,7 @@ Rows = Sequence[Sequence[str]]  # of a table: the heads, then as many texts in e
 
 
 PLAIN = 1e4  # below which no number has the form 9.4e+02
+LARGE = 1e7  # below which a row that has other numbers has none of the form 1.0e+05
 
 
 def number(value: float, error: float = math.nan) -> str:
@@ -37,6 +38,15 @@ def number(value: float, error: float = math.nan) -> str:
     if 10**digits <= abs(value) < PLAIN:
         return f"{value:.0f}"
     return f"{value:#.{digits}g}".rstrip(".")  # "#" keeps zeros that are known
+
+
+def numbers(values: Sequence[float], error: float = math.nan) -> list[str]:
+    """Numbers of one row, as `number` shows them, in one notation."""
+    shown = [number(v, error) for v in values]
+    are_mixed = 0 < sum("e+" in text for text in shown) < sum(map(math.isfinite, values))
+    if not are_mixed or max(abs(v) for v in values if math.isfinite(v)) >= LARGE:
+        return shown
+    return [f"{v:.0f}" if "e+" in text else text for v, text in zip(values, shown, strict=True)]
 
 
 def counted(number: int, noun: str) -> str:

@@ -170,7 +170,7 @@ class Draft:
         return [
             f"{book.size} measurements of {names} in {runs}; times from '{book.time.header}'.",
             *book.warnings,
-            *([f'Left out because of censored="drop": {limits}.'] if limits else []),
+            *[f"Left out: {limits}. These are limits of detection, not values."] * bool(limits),
             *(f"Not used: '{h}' ({why})." for h, why in _unused(book).items()),
             *(
                 f"{n} starts at {s.value}: {s.why}."

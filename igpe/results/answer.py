@@ -22,7 +22,7 @@ from igpe.core.markup import (
     filled,
     folded,
     listed,
-    number,
+    numbers,
     table,
     wide,
 )
@@ -154,9 +154,9 @@ def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:
 
 def _cells(p: Parameter) -> tuple[str, ...]:
     error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
-    interval = f"{number(p.lower, error)} … {number(p.upper, error)}"
+    value, lower, upper = numbers((p.value, p.lower, p.upper), error)
     known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(error)
-    return p.name, number(p.value, error), interval if known else "", p.unit, MARKS[p.remark]
+    return p.name, value, f"{lower} … {upper}" if known else "", p.unit, MARKS[p.remark]
 
 
 def _narrow(columns: list[list[str]], width: int) -> None:

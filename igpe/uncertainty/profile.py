@@ -18,7 +18,7 @@ from igpe.core.box import Box, is_reached
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
-from igpe.core.markup import Rows, Shown, number
+from igpe.core.markup import Rows, Shown, numbers
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
@@ -190,12 +190,9 @@ def _cells(p: ParameterProfile, linearised: tuple[float, float]) -> tuple[str, .
     error = (p.upper - p.lower) / 4
     error = error if math.isfinite(error) else math.nan
 
-    def text(pair: tuple[float, float]) -> str:
-        low, high = (number(v, error) or "?" for v in pair)
-        return f"[{low}, {high}]"
-
-    value = number(p.estimate, error)
-    return p.name, value, text((p.lower, p.upper)), text(linearised), p.unit, p.remark
+    value, *ends = numbers((p.estimate, p.lower, p.upper, *linearised), error)
+    low, high, left, right = (end or "?" for end in ends)
+    return p.name, value, f"[{low}, {high}]", f"[{left}, {right}]", p.unit, p.remark
 
 
 def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:

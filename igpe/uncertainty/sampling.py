@@ -10,6 +10,7 @@ The posterior of a problem's unknowns: the likelihood of the fit, with what is k
 inside the bounds, which are uniform priors, and zero outside.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -136,7 +137,9 @@ class Samples(Shown):
         """
         posterior = {n: self.chains[:, :, k] for k, n in enumerate(self.names)}
         stats = {"lp": self.log_density}
-        return _module("arviz_base").from_dict({"posterior": posterior, "sample_stats": stats})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Found chain dimension")  # few steps, many walkers
+            return _module("arviz_base").from_dict({"posterior": posterior, "sample_stats": stats})
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with one row for each unknown.

@@ -1,14 +1,16 @@
 """Answers as JSON have one shape; igpe convert makes tables, PEtab parameters, reports of them."""
 
 import json
+import os
 import shutil
+import signal
 
 import pandas as pd
 import pytest
 from command_line import CHAIN, ROOT, refused, run
 
 import igpe
-from igpe.cli.application import _in_lines
+from igpe.cli.application import _in_lines, answer
 
 PREDATORS = str(ROOT / "models" / "lotka_volterra.py")
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
@@ -186,6 +188,18 @@ def test_estimates_into_the_table_of_a_petab_problem(stored, tmp_path):
     table = pd.read_csv(target, sep="\t", index_col="parameterId")
     assert table.loc["p1", "nominalValue"] == pytest.approx(5.0035, rel=1e-4)
     assert table.loc["p1", "note"] == "fast"
+
+
+def test_ctrl_c_while_files_are_written_loses_none(tmp_path):
+    def pressed():
+        os.kill(os.getpid(), signal.SIGINT)
+        (tmp_path / "page.html").write_text("whole")
+
+    body, page = {"table": []}, (pressed, tmp_path / "page.html")
+    answer("estimate", "done", body, tmp_path / "answer.json", page=page)
+    assert (tmp_path / "page.html").read_text() == "whole"
+    assert json.loads((tmp_path / "answer.json").read_text())["complete"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_what_cannot_be_converted(stored, tmp_path):

@@ -1,6 +1,7 @@
 """Samples of posteriors that are known, and what is told of short chains."""
 
 import sys
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -90,6 +91,13 @@ def test_arviz_gets_all_draws():
     assert tree["posterior"]["km"].values == pytest.approx(found.chains[:, :, 1])
     assert tree["sample_stats"]["lp"].shape == found.log_density.shape
     assert len(found.plot()[2].lines[0].get_xdata()) == found.log_density.size
+
+
+def test_few_steps_do_not_warn_of_more_walkers():
+    needs_emcee()
+    found = sample(decay(), DECAY_TRUTH, steps=40)
+    few = replace(found, chains=found.chains[:, :3], log_density=found.log_density[:, :3])
+    assert few.to_arviz().posterior.sizes["draw"] == 3
 
 
 def test_an_interrupt_ends_with_what_is_drawn():

@@ -80,6 +80,14 @@ def test_limits_of_detection_are_never_numbers(tmp_path):
     assert list(run.measurements.of("B")[1]) == [0.52, 0.9]
 
 
+def test_igpe_new_says_which_cells_it_leaves_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    LAYOUTS["limits of detection"].write(tmp_path, "file")
+    said = " ".join(CliRunner().invoke(app, ["new", "m.py", "--data", "file.xlsx"]).stdout.split())
+    assert "Left out: 'n.d.' in Data!C2" in said
+    assert "These are limits of detection, not values." in said
+
+
 LIMITED = Layout("Excel", {"Data": "t [min]|A [mM]|B [mM]\n0|2|<0.1\n1|1.5|< 0,2\n2|NA|0.52\n"})
 
 
