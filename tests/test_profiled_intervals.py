@@ -163,10 +163,14 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     made = Profiles(("V", "K"), result.parameters, 0.0, 1.0, 0.95, (by,), {})
     result = _with_intervals(result, made, ["V", "K"])
     widened = result.estimates[0]
-    is_said = any("intervals of V may be too narrow" in line for line in result.actions)
-    assert is_said is not bool(remark)
     assert (widened.lower, widened.upper) == (lower, 1000.0)
     assert (one.name, other.name, widened.remark) == ("V", "K", remark)
+    # no standard error stands beside a longer interval, and no sentence calls it linearised
+    assert np.isnan(widened.standard_error)
+    linearised = [n for n in result.notes if "linearised" in n]
+    longer = [n for n in result.actions if "reach as far as the profiles of other unknowns" in n]
+    assert not linearised
+    assert len(longer) == (remark == "")
 
 
 @pytest.mark.slow

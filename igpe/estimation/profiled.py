@@ -49,6 +49,10 @@ WITHOUT_PROFILE = (
     "likelihoods, which igpe could not compute within its work and time limits."
 )
 TOO_SHORT = "The intervals of {} may be too narrow. Run igpe.profile(problem, result)."
+LONGER = (
+    "igpe could not compute profile likelihoods of {} within its work and time limits. Their "
+    "intervals reach as far as the profiles of other unknowns do, and may be longer."
+)
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
@@ -230,11 +234,18 @@ def _doubtful(
 
 
 def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Result:
-    every = list(_complete(made))
+    every, before = list(_complete(made)), {p.name: (p.lower, p.upper) for p in result.estimates}
     result = replace(result, estimates=_intervals(result.estimates, made))
-    if left := [n for n in wanted if n not in every]:
+    left = [n for n in wanted if n not in every]
+    is_longer = {p.name: (p.lower, p.upper) != before[p.name] for p in result.estimates}
+    lost = {p.name for p in result.estimates if p.remark == LOST}
+    if longer := [n for n in left if is_longer[n] and n not in lost]:
+        note = LONGER.format(", ".join(longer))
+        result = replace(result, notes=(*result.notes, note), actions=(*result.actions, note))
+    if left := [n for n in left if not is_longer[n]]:
         result = _without_profile(result, left)
-    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
+    shown = [n for n in every if n not in lost]
+    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(shown))] if shown else []
     return replace(result, notes=(*result.notes, *notes))
 
 
@@ -256,8 +267,9 @@ def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Paramete
             return one
         # A linearised interval is too short if profiles of others leave it with an allowed rise.
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
-        wider = replace(one, lower=lower, upper=upper)
-        return replace(wider, remark=LOST) if _fills_bounds(wider) else wider
+        if (lower, upper) != (one.lower, one.upper):
+            one = replace(one, lower=lower, upper=upper, standard_error=math.nan)
+        return replace(one, remark=LOST) if _fills_bounds(one) else one
 
     return tuple(map(with_interval, estimates))
 
