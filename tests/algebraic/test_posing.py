@@ -19,6 +19,7 @@ from igpe.structure.structure import analyse
 STRUCTURES = {c.name: (c, c.problem()) for c in ZOO}
 GROUPED = [
     "decay",
+    "demand",
     "consecutive",
     "unmeasured_intermediate",
     "reversible",
