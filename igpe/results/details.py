@@ -7,8 +7,9 @@ from html import escape
 
 from igpe.core.markup import aligned, bullets, counted, filled, number, numbers, table, wide
 from igpe.core.status import Status
+from igpe.numerics.optima import is_same_objective
 from igpe.results.residual_table import NOT_INTEGRATED
-from igpe.results.result_data import Parameter, ResultData
+from igpe.results.result_data import Parameter, ResultData, rounding
 
 HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
 
@@ -203,7 +204,13 @@ def intervals(result: ResultData) -> Iterator[str]:
 def _search(result: ResultData) -> Iterator[str]:
     """Describe how the search ended, and the result of every search."""
     yield result.status.value
-    ends = [c.objective for c in result.candidates]
+    # An optimum that several searches reach with different integrators has one value.
+    ends = [
+        result.objective
+        if is_same_objective(c.objective, result.objective, rounding(result))
+        else c.objective
+        for c in result.candidates
+    ]
     if len(ends) > 1:
         written = [number(e) if math.isfinite(e) else "no fit" for e in ends]
         if len(set(written)) == 1:
