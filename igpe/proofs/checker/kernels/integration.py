@@ -1,5 +1,6 @@
 """Residuals of a box as polynomials in the offsets of its parameters: validated integration."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -213,7 +214,7 @@ def change_of_functions(tape: ReplayTape, to: Polynomials, order: int) -> float:
         if kind >= 0:
             change = to.norms[a, :, 1:].sum()
             is_singular = kind in (LOG, SQRT)
-            by = abs(to.c[a, 0, 0]) if is_singular else (order + 1) / np.e
+            by = abs(to.c[a, 0, 0]) if is_singular else (order + 1) / math.e
             largest = max(largest, change / (by + SMALLEST))
     return largest
 

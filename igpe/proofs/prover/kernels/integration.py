@@ -11,12 +11,14 @@ At the end of the step the slopes' last Taylor term, which X' lacks, is added as
 is, and what the operations of the slopes are off within the tube becomes new directions.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.directions import directed, transport
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
 from igpe.proofs.prover.kernels.mueller import Tube, hull, inputs_between
@@ -34,6 +36,7 @@ from igpe.proofs.prover.kernels.taylor import (
 
 SERIES = 8  # terms of phi_1; what is left of it is M^8 times the tube
 TRIES = 6  # trial tubes
+LOST, LEAST_LOST = 0.1, 1e-10  # of the spread, and of the scale: what functions may leave out
 
 
 @kernel
@@ -243,6 +246,22 @@ def _lost(algebra: Monomials, x: FloatArray, scale: FloatArray) -> bool:
     return True
 
 
+@kernel
+def _change_of_functions(model: TaylorModel) -> float:
+    """Base of the series in powers of their arguments' changes that functions leave out.
+
+    The largest of all, by the norms. The states may not show it: the square of a root is smooth.
+    """
+    tape, _, space = model
+    largest = 0.0
+    for slot in range(len(tape.function)):
+        a, kind = tape.argument[slot], tape.function[slot]
+        is_singular = kind in (ops.LOG, ops.POWER)
+        size = abs(space.c[a, 0, 0]) if is_singular else (ops.TERMS + 1) / math.e
+        largest = max(largest, space.norm[a, 1:].sum() / (size + TINY))
+    return largest
+
+
 @entry_point
 def integrate(
     run: TaylorRun, p: FloatArray, ranges: FloatArray, tolerance: float, most: int, cut: float
@@ -304,8 +323,9 @@ def integrate(
                 arrive(algebra, order, step, x, y, end, used[0])
                 spread = max(_spread(x[0], schedule.scale), _spread(end, schedule.scale))
                 goal = tolerance * spread * min(1.0, NARROW * spread) + 1e-15
+                growth = 0.9 * (goal / (last + 1e-300)) ** (1.0 / (order + 1))
                 if last > goal:
-                    trial = step * min(0.9, max(0.1, 0.9 * (goal / last) ** (1.0 / (order + 1))))
+                    trial = step * min(0.9, max(0.1, growth))
                     continue
                 if not slope.plain:
                     place = hull(tube, time, following, place, around)
@@ -321,7 +341,12 @@ def integrate(
                     if divides_by_zero(run.slope):
                         return _broke(run, x[0])
                 trial = step if done else step * 0.5
-            growth = 0.9 * (goal / (last + 1e-300)) ** (1.0 / (order + 1))
+                if done and not slope.plain and (y / schedule.scale).max() > LOST * spread + goal:
+                    lost = (LOST * spread + LEAST_LOST) ** (1.0 / (ops.TERMS + 1))
+                    change = _change_of_functions(run.slope) + TINY
+                    growth = min(growth, 0.9 * lost / change)
+                    if change > lost:
+                        trial, done = step * max(0.1, growth), False
             h = step * min(2.0, max(growth, 0.5))
             directed(run.slope, run.linear, longest, y, new)
             arrive(algebra, order + 1, step, x, y, end, used[0])
