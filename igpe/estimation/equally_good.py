@@ -33,6 +33,7 @@ from igpe.dynamics.search.other_optima import (
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -376,14 +377,14 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
     return replace(result, proof=proof, actions=actions, seconds=dict(clock.seconds))
 
 
-def with_refusal(steps: Steps, result: Result) -> Result:
-    """The result with the reason why `igpe.certify` refuses the problem, where it does."""
+def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
+    """The result with the reason why `igpe.certify` refuses the given problem, where it does."""
     is_open = result.proof is None and result.status in SEARCHED
     if not is_open or not 0 < len(steps.problem.box) <= MOST:
         return result
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
-    return replace(result, unprovable=refusal(steps.problem))
+    return replace(result, unprovable=refusal(held_weights(given, result)))
 
 
 def led_by(

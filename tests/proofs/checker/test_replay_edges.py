@@ -32,7 +32,7 @@ def test_powers_of_intervals_contain_powers_and_the_zero_below_them() -> None:
         b, n = np.sort(rng.choice(bases, 2)), np.sort(rng.choice(exponents, 2))
         low, high = INTERVALS.power(*b, *n)
         for x, y in product((*b, b.mean()), (*n, n.mean())):
-            assert low <= (x**y if x > 0 else 0.0) <= high
+            assert low <= (x**y if x > 0 else float(y == 0)) <= high
     for ends in ((math.nan, 1.0), (0.5, math.nan)):
         assert not np.isfinite(INTERVALS.power(*ends, 1.0, 2.0)[1])
         assert not np.isfinite(INTERVALS.power(0.5, 1.0, *ends)[1])

@@ -87,7 +87,7 @@ def test_powers_with_unknown_exponents_are_in_their_ranges() -> None:
                 below = -INF if low <= 0 else math.log(low)
                 assert below - 1e-9 <= logarithm <= max(above, math.log(1e-300)) + 1e-9
             else:
-                assert low <= 0.0 <= high
+                assert low <= 0.0 <= float(n == 0) <= high
     for bad in product((NAN, 0.5), repeat=4):
         if any(map(math.isnan, bad)):
             found = K["intervals"].of_power(*f(*bad))

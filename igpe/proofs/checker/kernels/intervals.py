@@ -144,7 +144,7 @@ def library(low: float, high: float) -> Pair:
 
 @kernel
 def power(a: float, b: float, c: float, d: float) -> Pair:
-    """Range of powers; those of numbers that are not positive are 0.
+    """Range of powers; those of numbers that are not positive are 0, but 1 for the exponent 0.
 
     log x to n log x to exp: monotone in both. Where x reaches 0 so does x**n for n > 0, and x**n is
     anything positive for n < 0.
@@ -155,6 +155,8 @@ def power(a: float, b: float, c: float, d: float) -> Pair:
     low, high = library(np.log(positive), np.log(max(b, 0.0)))
     low, high = multiply(c, d, low, high)
     low, high = library(np.exp(low), np.exp(high))
+    if not positive > 0 and c <= 0.0 <= d:
+        high = max(high, 1.0)
     return (max(low, 0.0) if positive > 0 else 0.0), high
 
 

@@ -86,14 +86,14 @@ def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[fl
 
 @kernel
 def of_power(b0: float, b1: float, n0: float, n1: float) -> tuple[float, float]:
-    """Range of b**n over two intervals, b**n being 0 where b <= 0.
+    """Range of b**n over two intervals, b**n being 0 where b <= 0, but 1 for n = 0.
 
-    b**n is monotone in b and in n, so that its extremes are at corners.
+    Elsewhere it is monotone in b and in n, so that its extremes are at corners.
     """
     if not (b0 <= b1 and n0 <= n1):
         return np.nan, np.nan
     if b1 <= 0.0:
-        return 0.0, 0.0
+        return 0.0, 1.0 if n0 <= 0.0 <= n1 else 0.0
     p, q = _power(b1, n0), _power(b1, n1)
     if b0 > 0.0:
         r, s = _power(b0, n0), _power(b0, n1)
