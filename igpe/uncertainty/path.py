@@ -517,13 +517,22 @@ def limits(made: Any, bounds: Mapping[str, tuple[float, float]]) -> dict[str, tu
 
 
 def limited(made: Any, box: Box) -> list[str]:
-    """Sentences on intervals that bounds of other unknowns end; see `limits`."""
+    """Sentences on intervals that bounds of other unknowns end; see `limits`.
+
+    Profiles that broke have no interval.
+    """
     own = box.select(made.names)
     ends = zip(own.lower.tolist(), own.upper.tolist(), strict=True)
-    found = limits(made, dict(zip(made.names, ends, strict=True)))
+    by_bounds: dict[str, list[str]] = {}
+    broken = {p.name for p in made.profiles if End.BROKEN.value in (p.lower_end, p.upper_end)}
+    for name, sides in limits(made, dict(zip(made.names, ends, strict=True))).items():
+        if any(sides) and name not in broken:
+            by_bounds.setdefault(listed(sorted(set().union(*sides))), []).append(name)
     return [
-        f"The interval of {name} depends on the bounds of {listed(sorted(set().union(*sides)))}: "
-        "wider bounds may widen the interval."
-        for name, sides in found.items()
-        if any(sides)
+        f"The interval of {names[0]} depends on the bounds of {bounds}: wider bounds may widen the "
+        "interval."
+        if len(names) == 1
+        else f"The intervals of {listed(names)} depend on the bounds of {bounds}: wider bounds may "
+        "widen these intervals."
+        for bounds, names in by_bounds.items()
     ]

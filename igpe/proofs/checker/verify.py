@@ -64,15 +64,14 @@ class Verified(Shown):
 
     verdict      VERIFIED: no parameter values within the box have a sum of squares below
                  `lower_bound`, and the sum of squares at the certificate's parameter values lies in
-                 the interval `objective`; REFUTED: the tree does not cover the box, or some
-                 parameter values contradict the certificate; NOT_CONFIRMED: neither was shown
+                 the interval `objective`; REFUTED: the tree does not cover the box, or parameter
+                 values contradict the certificate; NOT_CONFIRMED: neither was shown
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameter
                  values
     regions      boxes where the bound is refuted or not confirmed
     volume       fraction of the box's volume that was not confirmed
-    leaves       number of parts into which the certificate divides the box: leaves of the tree, and
-                 slabs that contractions cut off
+    leaves       number of parts of the box: leaves of the tree, and slabs that contractions cut off
     subdivided   number of leaves and slabs that the checker had to divide further
     boxes        number of boxes over which the checker integrated the model
     seconds      wall time of the check
@@ -111,12 +110,13 @@ class Verified(Shown):
     def _own_sentence(self) -> str:
         if self.verdict is Verdict.VERIFIED:
             about = f"Verified: {self.region}. No" if self.region else "Verified: no"
+            near = f"gap {self.gap:.2g}" if self.lower_bound > 0 else "0 up to rounding"
             return (
                 f"{about} parameter values in the box have a sum of squares below "
-                f"{self.lower_bound:.9g}; the sum of squares at the certificate's parameter "
-                f"values is at most {self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} "
-                f"parts of the box were verified with outward rounding ({self.boxes} "
-                f"integrations, {self.seconds:.3g} s)."
+                f"{max(self.lower_bound, 0.0):.9g}; the sum of squares at the certificate's "
+                f"parameter values is at most {self.objective[1]:.9g} ({near}). "
+                f"{self.leaves} parts of the box were verified with outward rounding "
+                f"({self.boxes} integrations, {self.seconds:.3g} s)."
             )
         first = self.regions[0]
         box = ", ".join(f"{n} in [{a:.6g}, {first.upper[n]:.6g}]" for n, a in first.lower.items())
