@@ -209,6 +209,8 @@ def _fit(result: ResultData) -> tuple[str, Grade]:
 
 def _outliers(result: ResultData) -> str:
     """How many clear outliers there are, which the tests of all residuals together may miss."""
+    if result.status in {Status.INTERRUPTED, Status.TIME_LIMIT}:  # no residuals of an optimum
+        return ""
     level = CLEAR / max(len(result.residual_tests()), 1)  # as in `clear_failures`
     count = int((result.outliers()["p"] < level).sum())
     return f", but for {counted(count, 'outlier')}" * bool(count)
