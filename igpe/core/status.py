@@ -42,6 +42,11 @@ class Status(enum.Enum):
         """Return True if the parameter values of an estimate with this status can be used."""
         return self not in _UNUSABLE
 
+    @property
+    def is_early(self) -> bool:
+        """Return True if the user or a time limit ended the computation."""
+        return self in {Status.INTERRUPTED, Status.TIME_LIMIT}
+
 
 _UNUSABLE = frozenset(list(Status)[list(Status).index(Status.UNDETERMINED) :])
 

@@ -134,10 +134,7 @@ INVERSES: Mapping[int, Callable[[Any, Any, bool], Any]] = {
     ca.OP_LOG: lambda right, *_: _exponential(right),
 }
 """Operation -> its operand from (value, other operand, whether the operand is the first)."""
-
-
-def _square(right: Any, *_: Any) -> Any:
-    return right**2
+WITH_SQUARES = {**INVERSES, ca.OP_SQRT: lambda right, *_: right**2}
 
 
 def inverted(equation: Any, unknown: Any, *, squares: bool = False) -> Any | None:
@@ -149,9 +146,7 @@ def inverted(equation: Any, unknown: Any, *, squares: bool = False) -> Any | Non
     while not ca.is_equal(left, unknown):
         parts = [left.dep(i) for i in range(left.n_dep())]
         having = [i for i, part in enumerate(parts) if any(ca.which_depends(part, unknown))]
-        inverse = INVERSES.get(left.op())
-        if squares and left.op() == ca.OP_SQRT:
-            inverse = _square
+        inverse = (WITH_SQUARES if squares else INVERSES).get(left.op())
         if inverse is None or len(having) != 1:
             return None
         place = having[0]

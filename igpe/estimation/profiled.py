@@ -17,7 +17,7 @@ import numpy as np
 from igpe.core.box import is_reached
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
-from igpe.core.status import Clock, Status
+from igpe.core.status import Clock
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
@@ -33,7 +33,7 @@ from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
-from igpe.uncertainty.path import End, limited, limits
+from igpe.uncertainty.path import complete, limited, limits
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
 
 USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
@@ -159,7 +159,7 @@ def _profiled(
 def _can_profile(steps: Steps, result: Result) -> bool:
     return (
         steps.best.at is not None
-        and result.status not in {Status.INTERRUPTED, Status.TIME_LIMIT}
+        and not result.status.is_early
         and result.degrees > 0
         and is_plain(steps.problem)
         and steps.problem.loss.is_squares
@@ -234,7 +234,7 @@ def _doubtful(
 
 
 def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Result:
-    every, before = list(_complete(made)), {p.name: (p.lower, p.upper) for p in result.estimates}
+    every, before = list(complete(made)), {p.name: (p.lower, p.upper) for p in result.estimates}
     result = replace(result, estimates=_intervals(result.estimates, made))
     left = [n for n in wanted if n not in every]
     is_longer = {p.name: (p.lower, p.upper) != before[p.name] for p in result.estimates}
@@ -249,15 +249,9 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
     return replace(result, notes=(*result.notes, *notes))
 
 
-def _complete(made: Profiles) -> dict[str, ParameterProfile]:
-    """The profiles that could be computed to their ends."""
-    broken = End.BROKEN.value
-    return {p.name: p for p in made.profiles if broken not in (p.lower_end, p.upper_end)}
-
-
 def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Parameter, ...]:
     """The estimates of an optimum with the intervals that its profiles show."""
-    every = _complete(made)
+    every = complete(made)
     by_others = limits(made, {p.name: p.bounds for p in estimates})
 
     def with_interval(one: Parameter) -> Parameter:

@@ -15,7 +15,6 @@ from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, listed
-from igpe.core.status import Status
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import (
     AT_BOUND,
@@ -219,7 +218,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         ]
     others = tuple(_optimum(problem, one, settings, origins) for one in steps.others)
     rank: Ranked | None = Ranked()
-    if at is not None and status not in {Status.INTERRUPTED, Status.TIME_LIMIT}:
+    if at is not None and not status.is_early:
         rank = if_in_time(lambda: _rank(steps, x, at, errors, free))
     rank = Ranked((NOT_COMPARED,)) if rank is None else rank
     probability = np.nan

@@ -282,10 +282,12 @@ def require_whole_sums(instance: Instance) -> None:
     The rule runs again: then it holds the same variables, of which some at further positions.
     """
     sets = [s for s in instance.model.component_objects(ContinuousSet) if s is not instance.time]
+    if not sets:
+        return
     for component in instance.model.component_objects((pyo.Expression, pyo.Constraint)):
-        rule, members = getattr(component, "_rule", None), list(component.items())
-        if not sets or rule is None:
+        if (rule := getattr(component, "_rule", None)) is None:
             continue
+        members = list(component.items())
         for index, data in (*members[:1], *members[-1:]):
             try:
                 again = _positions(rule(component.parent_block(), index), sets)

@@ -153,9 +153,8 @@ def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:
 
 
 def _cells(p: Parameter) -> tuple[str, ...]:
-    error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
-    value, lower, upper = numbers((p.value, p.lower, p.upper), error)
-    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(error)
+    value, lower, upper = numbers((p.value, p.lower, p.upper), p.error)
+    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(p.error)
     return p.name, value, f"{lower} … {upper}" if known else "", p.unit, MARKS[p.remark]
 
 
@@ -209,7 +208,7 @@ def _fit(result: ResultData) -> tuple[str, Grade]:
 
 def _outliers(result: ResultData) -> str:
     """How many clear outliers there are, which the tests of all residuals together may miss."""
-    if result.status in {Status.INTERRUPTED, Status.TIME_LIMIT}:  # no residuals of an optimum
+    if result.status.is_early:  # no residuals of an optimum
         return ""
     level = CLEAR / max(len(result.residual_tests()), 1)  # as in `clear_failures`
     count = int((result.outliers()["p"] < level).sum())
@@ -283,9 +282,7 @@ def _named(names: Sequence[str], count: int, what: str) -> str:
 
 
 def _relative(p: Parameter) -> float:
-    """The error relative to the value; of the interval where there is no standard error."""
-    error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
-    return error / abs(p.value) if p.value else math.inf
+    return p.error / abs(p.value) if p.value else math.inf
 
 
 def _is_uncertain(p: Parameter) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from html import escape
 
 from igpe.core.markup import aligned, bullets, counted, filled, number, numbers, table, wide
-from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result_data import Parameter, ResultData, rounding
@@ -127,13 +126,12 @@ def _origins(result: ResultData) -> Iterator[str]:
 
 
 def _cells(p: Parameter) -> tuple[str, ...]:
-    error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
-    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(error)
-    value, lower, upper = numbers((p.value, p.lower, p.upper), error)
+    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(p.error)
+    value, lower, upper = numbers((p.value, p.lower, p.upper), p.error)
     return (
         p.name,
         value,
-        f"± {error:.2g}" if math.isfinite(p.standard_error) and not p.remark else "",
+        f"± {p.error:.2g}" if math.isfinite(p.standard_error) and not p.remark else "",
         f"[{lower}, {upper}]" if known else "",
         p.unit,
         f"[{number(p.bounds[0])}, {number(p.bounds[1])}]",
@@ -225,9 +223,10 @@ def proofs(result: ResultData) -> Iterator[str]:
     """Describe the proofs of the algebraic problems and of the dynamic one."""
     yield from (f"Step 3: {c.sentence}" for c in result.certificates)
     if result.proof is None:
-        is_early = result.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
         run = "Run igpe.certify(problem, result) to try to prove it."
-        why = result.unprovable or ("Let igpe.estimate finish first." if is_early else run)
+        why = result.unprovable or (
+            "Let igpe.estimate finish first." if result.status.is_early else run
+        )
         yield f"The fit to the measurements is not proved to be the best. {why}"
         return
     yield result.proof.sentence

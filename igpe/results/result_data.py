@@ -59,6 +59,12 @@ class Parameter(Suggesting):
     found_by: str
     remark: str = ""
 
+    @property
+    def error(self) -> float:
+        """The standard error; where there is none, a quarter of the interval's length."""
+        has_none = math.isnan(self.standard_error)
+        return (self.upper - self.lower) / 4 if has_none else self.standard_error
+
 
 @dataclass(frozen=True)
 class Combined:

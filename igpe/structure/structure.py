@@ -270,10 +270,9 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
     ]
     judge = _Judge(problem, gathered, subsystems, runs)
     found = [judge(name) for name in names]
-    unseen = [f.unknown for f in found if f.reach is Access.UNREACHABLE]
     if exact.numerical:  # it cannot tell at which other points an unknown has an effect
-        known = dict.fromkeys(unseen, Identifiable.NO)
-        exact = replace(exact, verdicts={**exact.verdicts, **known})
+        unseen = {f.unknown: Identifiable.NO for f in found if f.reach is Access.UNREACHABLE}
+        exact = replace(exact, verdicts={**exact.verdicts, **unseen})
     return Structure(
         findings=tuple(_with(one, exact) for one in found),
         groups=gathered,

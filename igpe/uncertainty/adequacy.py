@@ -11,7 +11,6 @@ from scipy.linalg import null_space
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted
-from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.statistics.covariance import (
     chi_squared_probability,
@@ -132,8 +131,7 @@ def with_findings(
     notes = weak_sentences(
         [p.name for p in free], np.array([p.value for p in free]), result.covariance
     )
-    is_early = result.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
-    odd = [] if is_early else clear_failures(judged.residual_tests())
+    odd = [] if result.status.is_early else clear_failures(judged.residual_tests())
     if problem.is_censored:
         count = problem.size - len(points)
         notes = [*notes, BELOW_LIMIT.format(count, problem.size)]

@@ -495,6 +495,12 @@ def _between(
     return float(inner.at + min(max(share, 0.01), 0.99) * gap)
 
 
+def complete(made: Any) -> dict[str, Any]:
+    """The profiles that could be computed to their ends, by unknown."""
+    broken = End.BROKEN.value
+    return {p.name: p for p in made.profiles if broken not in (p.lower_end, p.upper_end)}
+
+
 def limits(made: Any, bounds: Mapping[str, tuple[float, float]]) -> dict[str, tuple[set[str], ...]]:
     """Which bounds end an interval below and above: of others, where the optimum is inside them.
 
@@ -524,9 +530,9 @@ def limited(made: Any, box: Box) -> list[str]:
     own = box.select(made.names)
     ends = zip(own.lower.tolist(), own.upper.tolist(), strict=True)
     by_bounds: dict[str, list[str]] = {}
-    broken = {p.name for p in made.profiles if End.BROKEN.value in (p.lower_end, p.upper_end)}
+    whole = complete(made)
     for name, sides in limits(made, dict(zip(made.names, ends, strict=True))).items():
-        if any(sides) and name not in broken:
+        if any(sides) and name in whole:
             by_bounds.setdefault(listed(sorted(set().union(*sides))), []).append(name)
     return [
         f"The interval of {names[0]} depends on the bounds of {bounds}: wider bounds may widen the "

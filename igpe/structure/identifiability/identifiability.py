@@ -315,8 +315,9 @@ def identifiability(
         except tuple(REASONS) as error:
             result = undecided(names, REASONS[type(error)].format(error))
             is_smooth = not isinstance(error, UnknownOperation)
-    may_integrate = np.isinf(most_work) or (count and result.why != LONG and _is_quick(problem))
-    if result.why and may_integrate and most_work > 0 and not problem.time_varying:
+    is_wanted = np.isinf(most_work) or (count and result.why != LONG)
+    is_possible = not problem.time_varying and _may_integrate(problem, most_work)
+    if result.why and is_wanted and is_possible:
         result = _by_integration(problem, seed, is_smooth=is_smooth) or undecided(
             names, f"{result.why}, and integration gives no clear answer"
         )
@@ -328,10 +329,11 @@ def identifiability(
     return replace(result, left_out=tuple(left_out))
 
 
-def _is_quick(problem: Problem) -> bool:
-    """Whether integrations with sensitivities take about a second."""
+def _may_integrate(problem: Problem, most_work: float) -> bool:
+    """Whether integrations with sensitivities take about a second, or may take longer."""
     states = sum(len(system.symbols.states) for system in compiled(problem).systems)
-    return states * len(problem.box) <= MOST_INTEGRATED
+    is_quick = states * len(problem.box) <= MOST_INTEGRATED
+    return most_work > 0 and (bool(np.isinf(most_work)) or is_quick)
 
 
 def _by_integration(problem: Problem, seed: int, *, is_smooth: bool) -> Identifiability | None:
@@ -430,8 +432,7 @@ def _integrated(
     Both must say the same; else the unknown is undecided.
     """
     names = problem.box.names
-    quick = most_work > 0 and (np.isinf(most_work) or _is_quick(problem))
-    moved = moved_unknowns(problem, seed) if quick else None
+    moved = moved_unknowns(problem, seed) if _may_integrate(problem, most_work) else None
     seen = {} if moved is None else _verdicts(names, moved)
     verdicts, integrated = dict(result.verdicts), []
     for name, exact in result.verdicts.items():
