@@ -14,7 +14,7 @@ def one_state(
     law: Callable[[Any, Any], Any],
     bounds: Mapping[str, tuple[float, float]],
     data: tuple[Any, Any],
-    sigma: float,
+    sigma: Any,
     **given: Any,
 ) -> igpe.Problem:
     """The problem; data: times and measured x; given: further arguments of `igpe.Problem`."""

@@ -33,7 +33,7 @@ from igpe.dynamics.search.other_optima import (
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.dynamics.shooting.reweighting import held_weights
+from igpe.dynamics.shooting.reweighting import first_weighted
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -384,7 +384,7 @@ def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
         return result
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
-    return replace(result, unprovable=refusal(held_weights(given, result)))
+    return replace(result, unprovable=refusal(first_weighted(given)))
 
 
 def led_by(

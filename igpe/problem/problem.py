@@ -52,6 +52,7 @@ class HeldWeights(NamedTuple):
     sigma: tuple[FloatArray, ...] | None
     relative: bool
     correlations: tuple[Correlation | None, ...]
+    at: Mapping[str, float] | None = None
 
 
 class Problem(Suggesting):
@@ -326,6 +327,7 @@ class Problem(Suggesting):
         *,
         relative: bool = False,
         correlations: Sequence[Correlation | None] = (),
+        at: Mapping[str, float] | None = None,
     ) -> "Problem":
         """Return a copy of the problem with fixed standard deviations, correlations or both.
 
@@ -334,12 +336,14 @@ class Problem(Suggesting):
         relative      whether only the ratios of the standard deviations are known
         correlations  a list with one entry for each experiment: the correlation of its errors, or
                       None to leave it unchanged. An empty list changes no correlation
+        at            a dict {unknown: value} if `sigma` comes from noise models (`igpe.Noise`) at
+                      these values; igpe states them in certificates
         raises        ProblemError unless `sigma` has a positive number for each measurement
         """
         copy, runs = self._copied(), self.experiments
         own = tuple(correlations) or (None,) * len(runs)
         held = None if sigma is None else held_sigma(runs, sigma)
-        copy._weights = HeldWeights(held, relative, own)
+        copy._weights = HeldWeights(held, relative, own, at)
         copy.experiments = tuple(
             e.weighted(s, relative=relative, correlation=c)
             for e, s, c in zip(runs, held or (None,) * len(runs), own, strict=True)
@@ -384,7 +388,8 @@ class Problem(Suggesting):
         runs = [self._given["experiments"][k] for k in places]
         if (held := self._weights) is not None:
             sigma = held.sigma and tuple(held.sigma[k] for k in places)
-            held = HeldWeights(sigma, held.relative, tuple(held.correlations[k] for k in places))
+            own = tuple(held.correlations[k] for k in places)
+            held = held._replace(sigma=sigma, correlations=own)
         return _made_again({**self._given, "experiments": runs}, self.fixed, held, ())
 
     def on_finer_grid(self) -> "Problem":

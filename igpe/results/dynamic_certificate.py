@@ -155,6 +155,10 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     tree          the boxes; the first is the full box
     relative_sigma  a dict {quantity: assumed relative standard deviation of its residuals}, for
                     quantities without a given standard deviation
+    sigma         for each experiment, the standard deviations of its measurements if a noise model
+                  (`igpe.Noise`) gives them; else empty
+    sigma_at      a dict {unknown: value}: the parameter values at which the noise model gave
+                  `sigma`
     """
 
     unknowns: tuple[str, ...]
@@ -172,6 +176,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     rows: tuple[tuple[str, float, str], ...]
     tree: tuple[TreeBox, ...]
     relative_sigma: Mapping[str, float] = field(default_factory=dict)
+    sigma: tuple[tuple[float, ...], ...] = ()
+    sigma_at: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -225,6 +231,9 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def _premise(self) -> str:
+        if self.sigma:
+            at = ", ".join(f"{name} = {value:.6g}" for name, value in self.sigma_at.items())
+            return f" The standard deviations are fixed at those of the noise model for {at}."
         if not self.relative_sigma:
             return ""
         names, sizes = ", ".join(self.relative_sigma), self.relative_sigma.values()
@@ -262,7 +271,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
         raises DataError if the objective, lower bound or cut is not finite
         """
-        stored = {"relative_sigma": {}, **stored}  # older versions did not write it
+        # the first versions did not write these
+        stored = {"relative_sigma": {}, "sigma": (), "sigma_at": {}, **stored}
         given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):
             if not is_finite(restored(given[name])):

@@ -21,6 +21,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session, stopped
+from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate
 from igpe.core.markup import counted
 from igpe.core.status import Status
@@ -180,6 +181,24 @@ def held_weights(problem: Problem, estimate: Any) -> Problem:
     return (values and weighted_at(problem, values)) or first_weighted(problem)
 
 
+def fully_held_weights(problem: Problem, estimate: Any) -> Problem:
+    """`held_weights`, and the standard deviations that noise models give at the estimate.
+
+    raises  EstimationFailed if the model cannot be integrated there
+    """
+    problem = held_weights(problem, estimate)
+    if not problem.sigma_follows:
+        return problem
+    held = weighted_at(problem, getattr(estimate, "parameters", estimate))
+    if held is None:
+        raise EstimationFailed(
+            "The standard deviations depend on the model's predictions, but the model could not "
+            "be integrated at the given parameter values. Give other values.",
+            Status.INTEGRATION_BROKE,
+        )
+    return held
+
+
 def weighted_at(
     problem: Problem, parameters: Mapping[str, float], integrator: Integrator = Automatic()
 ) -> Problem | None:
@@ -192,16 +211,20 @@ def weighted_at(
 
 
 class Weighting(NamedTuple):
-    """For each experiment (m,) standard deviations, and the correlation where it is estimated."""
+    """For each experiment (m,) standard deviations, and the correlation where it is estimated.
+
+    at  values of the unknowns for which noise models give them
+    """
 
     sigma: list[FloatArray]
     correlations: tuple[Correlation | None, ...]
+    at: Mapping[str, float] | None = None
 
     def holding(self, problem: Problem) -> Problem:
         """The problem with these; standard deviations stay where nothing of the fit is in them."""
         sigma = self.sigma if problem.sigma_follows else None
         relative, own = problem.weights_unknown, self.correlations
-        return problem.weighted(sigma, relative=relative, correlations=own)
+        return problem.weighted(sigma, relative=relative, correlations=own, at=self.at)
 
     @property
     def numbers(self) -> FloatArray:
@@ -231,7 +254,8 @@ class Weights:
             return None
         sigma, every = self._sigma([h for _, h in trajectories]), []
         if not self.problem.correlation_estimated:
-            return Weighting(sigma, (None,) * len(sigma))
+            at = None if self.problem.weights_unknown else dict(parameters)
+            return Weighting(sigma, (None,) * len(sigma), at)
         for run, e, (t, h), s in zip(
             self._residuals.runs, self.problem.experiments, trajectories, sigma, strict=True
         ):

@@ -60,6 +60,12 @@ def values_at(
     return low, np.where(np.isfinite(high), high, np.inf)
 
 
+def residuals_at(experiment: Replay, point: FloatArray) -> FloatArray:
+    """The residuals (m,) of one experiment at `point` (n_parameters,), to rounding."""
+    box = Boxes.around(point[:, None], point[:, None])
+    return np.asarray(residuals(experiment, box, PRECISE, np.inf, np.zeros(1)).c[0, :, 0])
+
+
 SWEEPS, SETTLED = 12, 1e-3  # of coordinate descent, and when it ends
 
 

@@ -36,6 +36,7 @@ from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, is_over, val
 from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
 from igpe.proofs.checker.rows import Effort, load_kernels
+from igpe.proofs.checker.weights import Weights, fault_of_sigma, read_weights, weighted
 
 if TYPE_CHECKING:
     from igpe.proofs.checker.arb import ArbCheck, ThirdCheck
@@ -76,6 +77,7 @@ class Verified(Shown):
     boxes        number of boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
+    premise      standard deviations for which the bound holds, in words; empty if they are given
     arb          result of the additional check with Arb (`with_="arb"`); None if it was not
                  requested
     """
@@ -90,6 +92,7 @@ class Verified(Shown):
     boxes: int
     seconds: float
     region: str = ""
+    premise: str = ""
     arb: "ArbCheck | None" = None
 
     def __bool__(self) -> bool:
@@ -116,7 +119,7 @@ class Verified(Shown):
                 f"{max(self.lower_bound, 0.0):.9g}; the sum of squares at the certificate's "
                 f"parameter values is at most {self.objective[1]:.9g} ({near}). "
                 f"{self.leaves} parts of the box were verified with outward rounding "
-                f"({self.boxes} integrations, {self.seconds:.3g} s)."
+                f"({self.boxes} integrations, {self.seconds:.3g} s).{self.premise}"
             )
         first = self.regions[0]
         box = ", ".join(f"{n} in [{a:.6g}, {first.upper[n]:.6g}]" for n, a in first.lower.items())
@@ -159,7 +162,7 @@ class Tree:
     low, high    the box;  point, objective   sum of squares <= objective there
     lower_bound  sum of squares >= it everywhere in the box
     nodes        node 0 is the root
-    sizes        quantity -> relative standard deviation, where the problem does not have any
+    weights      standard deviations, where the problem does not have any
     likelihood   what is said of a likelihood region, if anything is
     """
 
@@ -170,7 +173,7 @@ class Tree:
     objective: float
     lower_bound: float
     nodes: tuple[BoxNode, ...]
-    sizes: Mapping[str, float] = field(default_factory=dict)
+    weights: Weights = field(default_factory=Weights)
     likelihood: RegionClaim | None = None
 
     def faults(self) -> Iterator[tuple[int, str]]:
@@ -304,12 +307,11 @@ def read_tree(source: Any) -> Tree:
             raise ValueError("it has no boxes")
         low, high, p = (_corner(data[key], len(unknowns)) for key in ("lower", "upper", "point"))
         objective, bound = _finite(data["objective"]), _finite(data["lower_bound"])
-        given = data.get("relative_sigma", {}).items()
-        sizes = {str(name): _finite(size) for name, size in given}
+        weights = read_weights(data, unknowns, _finite)
         region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
         if region is None and any(node.reason == "within" for node in nodes):
             raise ValueError("a box has the reason 'within', but the certificate has no regions")
-        return Tree(unknowns, low, high, p, objective, bound, nodes, sizes, region)
+        return Tree(unknowns, low, high, p, objective, bound, nodes, weights, region)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it again."
@@ -396,17 +398,19 @@ def verify(
     """
     require(is_number(seconds) and seconds >= 0, "verify", "seconds", seconds, "0 or more")
     tree = read_tree(certificate)
-    problem = _weighted(tree, problem)
+    _require_same(tree, problem)
+    certified, problem = problem, weighted(tree.weights, problem)
     given, third = replays(problem), _third(problem, with_)
     _prepare(given[0], len(tree.unknowns))
     begin = time.monotonic()
     end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)
-    refuted, open_ = _faults(tree, objective, timed_out=time.monotonic() >= end)
+    why = fault_of_sigma(tree.weights, certified, given)
+    refuted, open_ = _faults(tree, objective, why, timed_out=time.monotonic() >= end)
     threshold = _threshold(tree, problem, given)
     if threshold is not None and not refuted:
-        wrong, doubtful = _region_faults(tree, threshold, given, end)
-        refuted, open_ = wrong, open_ + doubtful
+        refuted, doubtful = _region_faults(tree, threshold, given, end)
+        open_ += doubtful
     claims, outcomes = None, list[Confirmed]()
     if not refuted and not open_:
         claims = tree.claims()
@@ -419,10 +423,6 @@ def verify(
     by_arb = None if third is None or refuted or is_over(outcomes) else _by_arb(third, tree, end)
     if by_arb is not None:
         refuted = [tree.region(p, p, why) for p, why in by_arb.refuted]
-    proved = ""
-    if tree.likelihood is not None and threshold is not None and not (refuted or open_):
-        is_open = tree.open_share > 0
-        proved = tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
     return Verified(
         Verdict.REFUTED if refuted else Verdict.NOT_CONFIRMED if open_ else Verdict.VERIFIED,
         lower_bound=tree.lower_bound,
@@ -433,9 +433,17 @@ def verify(
         subdivided=sum(o.subdivided for o in outcomes),
         boxes=sum(o.boxes for o in outcomes),
         seconds=time.monotonic() - begin,
-        region=proved,
+        region="" if refuted or open_ else _region_in_words(tree, threshold),
+        premise=tree.weights.premise(tree.unknowns),
         arb=by_arb,
     )
+
+
+def _region_in_words(tree: Tree, threshold: Threshold | None) -> str:
+    if tree.likelihood is None or threshold is None:
+        return ""
+    is_open = tree.open_share > 0
+    return tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
 
 
 def _prepare(experiment: Replay, unknowns: int) -> None:
@@ -543,31 +551,12 @@ def _require_same(tree: Tree, problem: Problem) -> None:
         )
 
 
-def _weighted(tree: Tree, problem: Problem) -> Problem:
-    """The problem with the certificate's relative standard deviations, where it has none."""
-    _require_same(tree, problem)
-    names = {e.measured[k] for e in problem.experiments for k in set(e.measurements.column)}
-    wanted = names if problem.weights_unknown else set()
-    if tree.sizes.keys() != wanted or min(tree.sizes.values(), default=1.0) <= 0:
-        raise ProblemError(
-            f"The certificate has the relative standard deviations {dict(tree.sizes)}, but the "
-            f"problem needs positive values for the quantities {sorted(wanted)}. Give the problem "
-            "that was certified."
-        )
-    if not tree.sizes:
-        return problem
-    sizes = [
-        np.array([tree.sizes.get(n, 1.0) for n in e.measured])[e.measurements.column]
-        for e in problem.experiments
-    ]
-    return problem.weighted(sizes, relative=True)
-
-
 def _faults(
-    tree: Tree, objective: tuple[float, float], *, timed_out: bool
+    tree: Tree, objective: tuple[float, float], of_sigma: str, *, timed_out: bool
 ) -> tuple[Regions, Regions]:
     """Where the tree has a hole, or its parameters are not as good as certified.
 
+    of_sigma  fault of the standard deviations; empty if there is none
     returns  what refutes the certificate, and what leaves it not confirmed
     """
     nodes, p, (low, high) = tree.nodes, tree.point, objective
@@ -577,6 +566,8 @@ def _faults(
     ]
     if holes:
         return holes, []
+    if of_sigma:
+        return [tree.region(tree.weights.at, tree.weights.at, of_sigma)], []
     if not all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True)):
         why = "the certificate's parameter values lie outside its box"
     elif low > tree.objective:

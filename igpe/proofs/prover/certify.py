@@ -26,12 +26,12 @@ from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Profile, require_start
-from igpe.dynamics.shooting.reweighting import held_weights
+from igpe.dynamics.shooting.reweighting import first_weighted, fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.problem.problem import Problem, takes_problem
+from igpe.problem.problem import HeldWeights, Problem, takes_problem
 from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
-from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
 from igpe.results.dynamic_certificate import TreeBox
@@ -192,7 +192,7 @@ class BranchAndBound(Checked):
 
         raises  the same errors as `igpe.certify`
         """
-        parameters, problem = None, held_weights(problem, start)
+        parameters = None
         if start:
             require_start(start, problem.box, "BranchAndBound")
             local = SingleShooting().estimate(problem, start, profiles)
@@ -211,7 +211,7 @@ class BranchAndBound(Checked):
     def certify(
         self,
         problem: Problem,
-        parameters: Mapping[str, float] | None = None,
+        estimate: Any = None,
         progress: Progress = None,
         executor: Workers = None,
         enough: Callable[[BoxSearch], bool] = lambda search: False,
@@ -223,14 +223,7 @@ class BranchAndBound(Checked):
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
-        require_numba()
-        problem = held_weights(problem, parameters)
-        dynamic = posed(problem)
-        if not len(problem.box):
-            raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
-        if parameters is None:
-            tell("Looking for good parameter values")
-            parameters = MultiStart().estimate(problem, {}).parameters
+        problem, dynamic, parameters = what_to_prove(problem, estimate, tell)
         best = Incumbent(problem, dynamic, self.gap)
         tell("Preparing the proof (about a minute the first time on this machine)")
         degree = 3 if len(problem.box) <= FEW else 2
@@ -258,6 +251,25 @@ class BranchAndBound(Checked):
         )
 
 
+def what_to_prove(
+    problem: Problem, estimate: Any, tell: Tell
+) -> tuple[Problem, Dynamic, Mapping[str, float]]:
+    """The problem with fixed weights, the same as tapes, and parameters from which a proof begins.
+
+    estimate  what `certify` was given
+    raises    the same errors as `certify`
+    """
+    require_numba()
+    if not len(problem.box):
+        raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
+    if estimate is None:
+        posed(first_weighted(problem))  # what is refused needs no search
+        tell("Looking for good parameter values")
+        estimate = MultiStart().estimate(problem, {})
+    problem = fully_held_weights(problem, estimate)
+    return problem, posed(problem), getattr(estimate, "parameters", estimate)
+
+
 def certificate_fields(
     problem: Problem, best: Incumbent, search: BoxSearch, status: Status, began: float
 ) -> dict[str, Any]:
@@ -279,6 +291,7 @@ def certificate_fields(
         "rows": (*others, *(label for run in runs for label in run.labels)),
         "tree": tuple(map(_tree_box, search.tree)),
         "relative_sigma": problem.relative_sigma,
+        **_sigma_fields(problem.held_weights),
     }
 
 
@@ -324,8 +337,14 @@ def certify(
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, "igpe.certify")
-    problem = held_weights(problem, estimate)
-    return BranchAndBound(gap, time_limit).certify(problem, given, progress, executor)
+    return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
+
+
+def _sigma_fields(held: HeldWeights | None) -> dict[str, Any]:
+    """What a certificate holds of standard deviations that noise models gave."""
+    if held is None or held.sigma is None or not held.at:
+        return {}
+    return {"sigma": tuple(map(_numbers, held.sigma)), "sigma_at": dict(held.at)}
 
 
 def _bound(search: BoxSearch, best: Incumbent) -> str:

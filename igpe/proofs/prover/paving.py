@@ -107,7 +107,10 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
         )
     require_numba()
     values = dict(zip(region.unknowns, region.parameters, strict=True))
-    problem = held_weights(problem, region if region.relative_sigma else values)
+    if region.sigma:
+        problem = problem.weighted(list(map(np.array, region.sigma)), at=region.sigma_at)
+    else:
+        problem = held_weights(problem, region if region.relative_sigma else values)
     dynamic = posed(problem)
     _require_same(region, proved_objective(dynamic, np.array(region.parameters)))
     parts = [(np.array(r.lower), np.array(r.upper)) for r in region.regions]

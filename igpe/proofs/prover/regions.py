@@ -11,7 +11,6 @@ from the best parameters it is an upper bound of the true one, from the lower bo
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,20 +24,18 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.fields import FLAG, FRACTION, POSITIVE
 from igpe.core.progress import Progress, Tell, teller, with_bar
 from igpe.core.status import Status
-from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import require_start
-from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.problem.problem import Problem, takes_problem
-from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.certify import (
     FEW,
     NOTHING_PROVED,
     certificate_fields,
     progress_report,
+    what_to_prove,
 )
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.extent import Extents, RegionPoint
-from igpe.proofs.prover.posed import Dynamic, posed
+from igpe.proofs.prover.posed import Dynamic
 from igpe.proofs.prover.search import (
     NO_BOUNDS,
     BoxNode,
@@ -241,21 +238,13 @@ class RegionProof:
             value = getattr(self, name)
             require(rule.holds(value), "certify_region", name, value, rule.expected)
 
-    def certify(
-        self, problem: Problem, parameters: Mapping[str, float] | None, tell: Tell
-    ) -> CertifiedRegion:
-        """The proof; the problem's weights are held.
+    def certify(self, problem: Problem, estimate: Any, tell: Tell) -> CertifiedRegion:
+        """The proof.
 
         raises  as `igpe.certify_region`
         """
         began = time.perf_counter()
-        require_numba()
-        dynamic = posed(problem)
-        if not len(problem.box):
-            raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
-        if parameters is None:
-            tell("Looking for good parameter values")
-            parameters = MultiStart().estimate(problem, {}).parameters
+        problem, dynamic, parameters = what_to_prove(problem, estimate, tell)
         tell("Preparing the proof (about a minute the first time on this machine)")
         best = Incumbent(problem, dynamic, self.precision)
         deadline = np.inf
@@ -471,4 +460,4 @@ def certify_region(
     if given is not None:
         require_start(given, problem.box, "igpe.certify_region")
     proof = RegionProof(level, precision, simultaneous, time_limit)
-    return proof.certify(held_weights(problem, estimate), given, teller(progress))
+    return proof.certify(problem, estimate, teller(progress))

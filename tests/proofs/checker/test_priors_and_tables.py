@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from one_state import one_state
 from zoo import ZOO
 
 import igpe
+from igpe.core.errors import ProblemError
+from igpe.dynamics.shooting.reweighting import weighted_at
 
 TANK = next(c for c in ZOO if c.name == "stirred_tank")
 STEPS = igpe.step_input([0.0, 2.0, 5.0], [0.2, 1.0, 0.1])
@@ -62,3 +65,53 @@ def test_priors_and_tables_count(other: str, proof: str) -> None:
     found = igpe.verify(proof, OTHERS[other](), seconds=20)
     assert not found
     assert not np.isclose(found.objective[0], json.loads(proof)["objective"], rtol=1e-4)
+
+
+def relative() -> igpe.Problem:
+    """Decay whose errors are a share of what the model predicts, beside an exact start."""
+    times = np.linspace(0.2, 2.0, 10)
+    values = np.exp(-0.9 * times) * (1 + 0.05 * np.random.default_rng(0).normal(size=10))
+    sigma = igpe.Noise(absolute=0.01, relative=0.05)
+    return one_state(lambda m, x: -m.k * x, {"k": (0.1, 3.0)}, (times, values), sigma)
+
+
+def test_a_noise_model_is_held_at_the_estimate() -> None:
+    """The estimate is where the sum of squares with its own standard deviations is smallest."""
+    problem = relative()
+    estimate = igpe.estimate(problem, certify=False)
+    for proof in (igpe.certify(problem, estimate), igpe.certify(problem)):
+        assert proof.closed
+        assert proof.parameters == pytest.approx([estimate.parameters["k"]], rel=1e-6)
+        assert proof.sigma_at == pytest.approx({"k": estimate.parameters["k"]}, rel=1e-6)
+        predicted = np.exp(-proof.sigma_at["k"] * problem.experiments[0].measurements.times)
+        assert proof.sigma[0] == pytest.approx(np.hypot(0.01, 0.05 * predicted), rel=1e-6)
+        found = igpe.verify(type(proof).from_json(proof.to_json()), problem)
+        assert found
+        assert "noise model for k = " in proof.sentence
+        assert "noise model for k = " in found.sentence
+
+
+def test_other_standard_deviations_than_those_of_the_noise_model_are_refuted() -> None:
+    problem = relative()
+    honest = json.loads(igpe.certify(problem, {"k": 0.9}).to_json())
+    forged = honest | {"sigma": [[10 * s for s in honest["sigma"][0]]]}
+    forged |= {"objective": honest["objective"] / 100, "lower_bound": honest["lower_bound"] / 100}
+    assert "not those of the noise model" in igpe.verify(forged, problem).sentence
+    moved = honest | {"sigma_at": {"k": 2.0}}
+    assert igpe.verify(moved, problem).verdict is igpe.proofs.Verdict.REFUTED
+    for missing in ([], [honest["sigma"][0][1:]]):
+        with pytest.raises(ProblemError, match="does not contain one for each measurement"):
+            igpe.verify(honest | {"sigma": missing}, problem)
+
+
+def test_a_region_with_a_noise_model_is_the_profile_with_its_weights() -> None:
+    problem = relative()
+    estimate = igpe.estimate(problem, certify=False)
+    region = igpe.certify_region(problem, estimate)
+    held = weighted_at(problem, estimate.parameters)
+    assert held is not None
+    profile = igpe.profile(held, estimate)["k"]
+    outer = region.to_frame()[["outer_lower", "outer_upper"]].to_numpy()[0]
+    assert outer == pytest.approx([profile.lower, profile.upper], rel=1e-2)
+    assert igpe.verify(region, problem)
+    assert "noise model for k = " in region.sentence

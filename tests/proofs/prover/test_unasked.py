@@ -142,11 +142,10 @@ def test_the_mark_lies_beside_the_kernels(tried):
     assert Path(mark).parent.name == "__pycache__"
 
 
-def test_a_proof_that_needs_other_standard_deviations_is_not_recommended():
+def test_a_proof_with_a_noise_model_is_recommended():
     times = np.linspace(0.2, 2.0, 10)
     data = times, np.exp(-0.9 * times)
     sigma = igpe.Noise(absolute=0.01, relative=0.05)
     problem = one_state(lambda m, x: -m.k * x, {"k": (0.1, 3.0)}, data, sigma)
     result = igpe.estimate(problem, certify=False)
-    assert result.verdict["optimum"].endswith("; not proved")
-    assert "needs fixed standard deviations" in result.unprovable
+    assert result.unprovable == ""

@@ -1,0 +1,110 @@
+"""The problem that a certificate is about: its unknowns, bounds and standard deviations.
+
+Where the measurements have no standard deviations of their own, those of the certificate are
+premises of what it says. Those of noise models must be what the models give at the parameters that
+the certificate names.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ProblemError
+from igpe.problem.noise.sigma import deviations
+from igpe.problem.problem import Problem
+from igpe.proofs.checker.confirm import residuals_at
+from igpe.proofs.checker.experiments import Replay
+
+SAME = 1e-4  # relative: the prover computes predictions with an ordinary integrator
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Standard deviations in a certificate.
+
+    relative  quantity -> relative standard deviation, where the problem does not have any
+    sigma     for each experiment (m,), where noise models give them at the unknowns `at` (n,)
+    """
+
+    relative: Mapping[str, float] = field(default_factory=dict)
+    sigma: tuple[tuple[float, ...], ...] = ()
+    at: tuple[float, ...] = ()
+
+    def premise(self, unknowns: Sequence[str]) -> str:
+        """A sentence on them, with a space before it; empty if there are none."""
+        if self.sigma:
+            at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(unknowns, self.at, strict=True))
+            return f" The standard deviations are those of the noise model for {at}."
+        if not self.relative:
+            return ""
+        names, sizes = ", ".join(self.relative), self.relative.values()
+        ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
+        return f" The standard deviations of {names} have the ratio {ratio}."
+
+
+def read_weights(data: Mapping[str, Any], unknowns: Sequence[str], finite: Any) -> Weights:
+    """Read those of a certificate.
+
+    finite  (value) -> the same as a finite number; raises ValueError if it is none
+    """
+    relative = {str(n): finite(v) for n, v in data.get("relative_sigma", {}).items()}
+    sigma = tuple(tuple(map(finite, own)) for own in data.get("sigma", ()))
+    at = tuple(finite(data["sigma_at"][n]) for n in unknowns) if sigma else ()
+    return Weights(relative, sigma, at)
+
+
+def weighted(weights: Weights, problem: Problem) -> Problem:
+    """The problem with a certificate's standard deviations, where they depend on the fit.
+
+    raises  ProblemError if they are not what this problem needs
+    """
+    names = {e.measured[k] for e in problem.experiments for k in set(e.measurements.column)}
+    wanted, given = names if problem.weights_unknown else set(), weights.relative
+    if given.keys() != wanted or min(given.values(), default=1.0) <= 0:
+        raise ProblemError(
+            f"The certificate has the relative standard deviations {dict(given)}, but the "
+            f"problem needs positive values for the quantities {sorted(wanted)}. Give the problem "
+            "that was certified."
+        )
+    if wanted:
+        sizes = [
+            np.array([given.get(n, 1.0) for n in e.measured])[e.measurements.column]
+            for e in problem.experiments
+        ]
+        return problem.weighted(sizes, relative=True)
+    if not problem.sigma_follows:
+        return problem
+    sizes = [np.array(own, dtype=float) for own in weights.sigma]
+    if [len(own) for own in sizes] != [len(e.measurements.value) for e in problem.experiments]:
+        raise ProblemError(
+            "The standard deviations of the problem depend on the model's predictions, but the "
+            "certificate does not contain one for each measurement. Give the problem that was "
+            "certified."
+        )
+    return problem.weighted(sizes)
+
+
+def fault_of_sigma(weights: Weights, problem: Problem, given: Sequence[Replay]) -> str:
+    """Why the standard deviations are not those of the problem's noise models; empty if they are.
+
+    given  the experiments, with the certificate's standard deviations
+    """
+    worst = 0.0
+    for experiment, replay in zip(problem.experiments, given, strict=True):
+        m, models = experiment.measurements, experiment.error_models
+        if not models:
+            continue
+        own = {m.names.index(name): model for name, model in models.items()}
+        rows: FloatArray = residuals_at(replay, np.array(weights.at))
+        column, value, sigma = replay.program.column, replay.program.value, replay.program.sigma
+        formula = deviations(own, column, value, value + sigma * rows, sigma)
+        worst = max(worst, float(np.max(np.nan_to_num(np.abs(formula / sigma - 1), nan=np.inf))))
+    if worst <= SAME:
+        return ""
+    return (
+        "the standard deviations are not those of the noise model at the parameter values that the "
+        f"certificate gives for them (largest relative difference: {worst:.3g})"
+    )
