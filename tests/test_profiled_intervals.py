@@ -115,6 +115,17 @@ def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
     assert _with_interval(one, by).remark == remark
 
 
+def test_a_standard_error_that_a_profile_contradicts_is_not_kept():
+    """Near a double root the curvature is too small: half of the interval says more."""
+    none = np.zeros(0)
+    one = Parameter("k", 1.0, 2.0, -3.0, 5.0, "", (-10.0, 10.0), "step 3")
+    short = ParameterProfile("k", "", 1.0, 0.6, 1.4, "", "", none, none, none)
+    assert np.isnan(_with_interval(one, short).standard_error)
+    assert _with_interval(one, short).error == pytest.approx(0.2)
+    usual = replace(short, lower=-2.0)
+    assert _with_interval(one, replace(usual, upper=4.0)).standard_error == 2.0
+
+
 @pytest.mark.parametrize(
     ("others", "remark"),
     [((["b"], ["c"]), "not determined by the data"), (([], ["c"]), "")],

@@ -41,6 +41,7 @@ WIDE = 0.25  # standard error relative to the estimate, from which it is poorly 
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
+SHORTER = 0.6  # of a linearised interval, below which its standard error is not kept
 MOST = 20  # profiles
 INTEGRATIONS = 10_000  # with derivatives, that profiles of an optimum may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
@@ -306,4 +307,7 @@ def _with_interval(
         return replace(one, lower=by.lower, upper=by.upper, remark=LOST)
     if one.remark == LOST:  # to first order alone, as where two unknowns exchange their values
         one = replace(one, remark="", standard_error=math.nan)
+    # The curvature is far too small, as next to a double root: its error contradicts the interval.
+    if by.upper - by.lower < SHORTER * (one.upper - one.lower):
+        one = replace(one, standard_error=math.nan)
     return replace(one, lower=by.lower, upper=by.upper)

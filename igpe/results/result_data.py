@@ -40,8 +40,8 @@ PROFILED = PROFILED.replace(r"come\ from", "(?:come from|are by)")  # as results
 class Parameter(Suggesting):
     """One estimated unknown, in the unit of the model.
 
-    standard_error  linearised standard error; NaN on a bound, infinite if the data do not determine
-                    the unknown
+    standard_error  linearised standard error; NaN on a bound and where an interval by profile
+                    contradicts it, infinite if the data do not determine the unknown
     lower, upper    endpoints of the linearised interval, clipped to the bounds; one-sided if the
                     unknown is on a bound
     bounds      bounds of the search
