@@ -92,7 +92,9 @@ def fault_of_sigma(weights: Weights, problem: Problem, given: Sequence[Replay]) 
 
     given  the experiments, with the certificate's standard deviations
     """
-    worst = 0.0
+    worst, box = 0.0, problem.box
+    if weights.sigma and not ((box.lower <= weights.at) & (weights.at <= box.upper)).all():
+        return "the parameter values of the standard deviations lie outside the box"
     for experiment, replay in zip(problem.experiments, given, strict=True):
         m, models = experiment.measurements, experiment.error_models
         if not models:

@@ -99,6 +99,8 @@ def test_other_standard_deviations_than_those_of_the_noise_model_are_refuted() -
     assert "not those of the noise model" in igpe.verify(forged, problem).sentence
     moved = honest | {"sigma_at": {"k": 2.0}}
     assert igpe.verify(moved, problem).verdict is igpe.proofs.Verdict.REFUTED
+    outside = igpe.verify(honest | {"sigma_at": {"k": 3.5}}, problem)
+    assert "lie outside the box" in outside.sentence
     for missing in ([], [honest["sigma"][0][1:]]):
         with pytest.raises(ProblemError, match="does not contain one for each measurement"):
             igpe.verify(honest | {"sigma": missing}, problem)
