@@ -52,6 +52,7 @@ from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
     with_other_optima,
+    with_own_weights,
     with_proof,
     with_refusal,
     with_unasked_proof,
@@ -195,6 +196,8 @@ def _estimate(
         reweighted = _reweighted(problem, given, started, settings)
         paths, best = _last(reweighted)
     steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
+    if given.weights_follow_fit:
+        steps = steps._replace(given=given)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
     if certify and not stopped():
@@ -241,7 +244,7 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
         result = summarised()
         is_refuted = _is_refuted(result)
     if not is_refuted:
-        steps = _with_other_optima(steps, settings, clock)
+        steps = with_own_weights(_with_other_optima(steps, settings, clock), settings)
         result = summarised()
     rungs = with_more_incremental_shooting, with_multiple_shooting, with_further_search
     for search in rungs:
@@ -250,7 +253,7 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
             further, note = search(steps, settings)
         if further is not steps:
-            steps = further
+            steps = with_own_weights(further, settings)
             result = summarised()
         result = replace(result, notes=(*result.notes, *[note] * bool(note)))
     if (late := waited()) > LATE:

@@ -33,9 +33,9 @@ from igpe.dynamics.search.other_optima import (
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.dynamics.shooting.reweighting import first_weighted
+from igpe.dynamics.shooting.reweighting import first_weighted, iterate_weights, weighted_at
 from igpe.estimation.settings import Settings
-from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, Steps
+from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
@@ -147,6 +147,8 @@ SWITCH = "IGPE_PROOFS"
 """Environment variable: with "asked" `igpe.estimate` tries no proof that was not asked for."""
 MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
+ALIKE = 0.01  # change of weights, or of correlations, that means nothing
+MOST_TURNS = 3  # of weights and the search for other optima
 MOST = 12  # unknowns of which a proof is worth trying at all
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 UNCONFIRMED = (
@@ -385,6 +387,65 @@ def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
     return replace(result, unprovable=refusal(first_weighted(given)))
+
+
+def with_own_weights(steps: Steps, settings: Settings) -> Steps:
+    """The steps with the weights of their best optimum, if another search than step 5 led to it.
+
+    Until then, weights that follow the fit are those of the optimum of step 5, and of another
+    optimum they may be wrong by factors. With new weights another optimum may be the best.
+    """
+    for _ in range(MOST_TURNS):
+        again = None if stopped() else _reweighted(steps, settings)
+        if again is None:
+            break
+        steps = with_other_optima(again, settings)
+    return steps
+
+
+def _reweighted(steps: Steps, settings: Settings) -> Steps | None:
+    """The steps led by the same optimum with weights of its own; None if it has them."""
+    box, best, held = steps.problem.box, steps.best, steps.problem.held_weights
+    if steps.given is None or held is None or not held.at or best.at is None:
+        return None
+    x = box.vector(best.estimate.parameters)
+    if has_same_values(x, box.vector(held.at), box):
+        return None
+    given = steps.given.fixing(steps.problem.fixed)
+    first = weighted_at(given, best.estimate.parameters, settings.integrator)
+    if first is None or _are_alike(first, steps.problem):
+        return None
+
+    def fit(weighted: Problem, before: Refined | None, moved: float) -> Refined:
+        last = before or best
+        start = box.vector(last.estimate.parameters)
+        return next(refined(weighted, [start], settings, BETTER), last)
+
+    found = iterate_weights(first, given, fit, lambda one: one.estimate)
+    last = found.fits[-1]
+    led = replace(last.estimate, status=best.estimate.status)
+    residuals = Residuals(found.problem, settings.integrator)
+
+    def again(path: CandidatePath) -> CandidatePath:
+        end = box.vector(path.corrected.parameters)
+        if has_same_values(end, x, box):
+            return path._replace(corrected=led)
+        cost = residuals.cost(end)
+        return path._replace(
+            corrected=replace(path.corrected, objective=np.inf if cost is None else cost)
+        )
+
+    paths = sorted(map(again, steps.paths), key=lambda path: path.corrected.objective)
+    last = last._replace(estimate=led, notes=(*best.notes, *found.notes))
+    return steps._replace(problem=found.problem, paths=paths, best=last, others=())
+
+
+def _are_alike(one: Problem, other: Problem) -> bool:
+    """Whether two problems have the same weights, to a share of their errors."""
+    pairs = zip(one.experiments, other.experiments, strict=True)
+    moved = [np.log(a.measurements.sigma / b.measurements.sigma) for a, b in pairs]
+    turned = [v - other.correlations[n] for n, v in one.correlations.items()]
+    return bool(np.max(np.abs(np.concatenate([*moved, turned]))) <= ALIKE)
 
 
 def led_by(

@@ -45,6 +45,7 @@ class Steps(NamedTuple):
     seconds  wall time of each step
     others   further optima within the statistical threshold
     several  `alternatives(problem)`, once they are known
+    given    the problem with weights that follow the fit, if they do
     """
 
     problem: Problem
@@ -56,6 +57,7 @@ class Steps(NamedTuple):
     seconds: dict[str, float]
     others: tuple[Refined, ...] = ()
     several: tuple[Alternatives, ...] | None = None
+    given: Problem | None = None
 
     def path_to(self, end: Estimate, origin: str) -> CandidatePath:
         """Return the path of an estimate that comes from none of the five steps."""

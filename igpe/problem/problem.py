@@ -336,8 +336,7 @@ class Problem(Suggesting):
         relative      whether only the ratios of the standard deviations are known
         correlations  a list with one entry for each experiment: the correlation of its errors, or
                       None to leave it unchanged. An empty list changes no correlation
-        at            a dict {unknown: value} if `sigma` comes from noise models (`igpe.Noise`) at
-                      these values; igpe states them in certificates
+        at            a dict {unknown: value} if `sigma` comes from a fit: its estimate
         raises        ProblemError unless `sigma` has a positive number for each measurement
         """
         copy, runs = self._copied(), self.experiments

@@ -213,7 +213,7 @@ def weighted_at(
 class Weighting(NamedTuple):
     """For each experiment (m,) standard deviations, and the correlation where it is estimated.
 
-    at  values of the unknowns for which noise models give them
+    at  values of the unknowns for which they are right
     """
 
     sigma: list[FloatArray]
@@ -254,8 +254,7 @@ class Weights:
             return None
         sigma, every = self._sigma([h for _, h in trajectories]), []
         if not self.problem.correlation_estimated:
-            at = None if self.problem.weights_unknown else dict(parameters)
-            return Weighting(sigma, (None,) * len(sigma), at)
+            return Weighting(sigma, (None,) * len(sigma), dict(parameters))
         for run, e, (t, h), s in zip(
             self._residuals.runs, self.problem.experiments, trajectories, sigma, strict=True
         ):
@@ -263,7 +262,8 @@ class Weights:
             jacobian[:, run.index] = run.by_unknown(t, m.column) / s[:, None]
             every.append(Unwhitened(m, (h - m.value) / s, jacobian))
         priors, known = self._residuals.unmeasured(x).jacobian, self.problem.sigma_known
-        return Weighting(sigma, estimated_correlations(every, priors, sigma_known=known))
+        correlations = estimated_correlations(every, priors, sigma_known=known)
+        return Weighting(sigma, correlations, dict(parameters))
 
     def _sigma(self, predicted: Sequence[FloatArray]) -> list[FloatArray]:
         runs = self.problem.experiments

@@ -342,7 +342,7 @@ def certify(
 
 def _sigma_fields(held: HeldWeights | None) -> dict[str, Any]:
     """What a certificate holds of standard deviations that noise models gave."""
-    if held is None or held.sigma is None or not held.at:
+    if held is None or held.sigma is None or held.relative or not held.at:
         return {}
     return {"sigma": tuple(map(_numbers, held.sigma)), "sigma_at": dict(held.at)}
 
