@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 PROVER = (
-    "tape", "intervals", "sums", "mueller", "taylor", "directions", "rows", "bounds",
+    "tape", "intervals", "sums", "faces", "mueller", "taylor", "directions", "rows", "bounds",
     "integration",
 )  # fmt: skip
 

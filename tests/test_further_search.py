@@ -22,6 +22,7 @@ from igpe.estimation.further_searches import (
     with_incremental_shooting,
     with_more_incremental_shooting,
 )
+from igpe.estimation.steps import BY_HORIZONS
 
 pytestmark = pytest.mark.thorough
 
@@ -260,3 +261,40 @@ def test_a_chaotic_system_is_followed_by_multiple_shooting():
     assert not result.adequacy.lacks
     assert [result.parameters[n] for n in "srb"] == pytest.approx([10, 28, 8 / 3], rel=0.05)
     assert not any("scattered starts" in note for note in result.notes)
+
+
+def forced(times):
+    """Driven by sin(p t)^2, of which the first searches find aliases."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
+    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
+    m.a, m.b = pyo.Var(bounds=(0.05, 20)), pyo.Var(bounds=(0.05, 40))
+    m.p = pyo.Var(bounds=(0.2, 80))
+    m.of_x = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dx[t] == -m.a * m.x[t] + m.b * pyo.sin(m.p * t) ** 2
+    )
+    m.of_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.x[t] - m.a * m.y[t] / 3)
+    return m
+
+
+@pytest.mark.slow
+def test_weights_are_those_of_the_optimum_that_a_later_search_found():
+    times = np.linspace(0.4, 6, 15)
+    start = {"start": {"x": 1.0, "y": 0.0}, "start_time": 0.0}
+    blank = igpe.Experiment(pd.DataFrame({"time": times, "x": 0.0, "y": 0.0}), **start, sigma=1.0)
+    truth = {"a": 0.36, "b": 1.474, "p": 4.404}
+    posed = igpe.Problem(forced, parameters=list(truth), experiments=blank)
+    exact = igpe.simulate(posed, truth, times)[["x", "y"]].to_numpy()
+    noisy = exact * (1 + 0.02 * np.random.default_rng(3).standard_normal((15, 2)))
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "x": noisy[:, 0], "y": noisy[:, 1]}), **start
+    )
+    problem = igpe.Problem(forced, parameters=list(truth), experiments=run)
+    result = igpe.estimate(problem, certify=False)
+    assert result.candidates[0].origin == BY_HORIZONS  # no candidate of step 3
+    left = result.points.assign(left=result.points["fitted"] - result.points["measured"])
+    sizes = left.groupby("name")["left"].apply(lambda r: float(np.sqrt(np.mean(r**2))))
+    ratio = result.relative_sigma["y"] / result.relative_sigma["x"]
+    assert ratio == pytest.approx(sizes["y"] / sizes["x"], rel=0.01)
+    assert sum(c.objective == result.objective for c in result.candidates) > 1  # they agree still

@@ -339,23 +339,37 @@ def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: 
         return result
     from igpe.proofs.prover import unasked  # noqa: PLC0415 - Numba is slow to load
 
+    def proved(problem: Problem, parameters: dict[str, float]) -> DynamicCertificate | None:
+        return if_in_time(lambda: unasked.unasked(problem, parameters))
+
     with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
-        proof = if_in_time(lambda: unasked.unasked(steps.problem, result.parameters))
-    if proof is None:
-        return replace(result, seconds=dict(clock.seconds))
-    result = _at_better(steps, settings, result, proof)
-    proof = proof.without_tree() if proof.closed else None
+        result, proof = _proved(steps, settings, result, proved)
+    proof = proof.without_tree() if proof is not None and proof.closed else None
     return replace(result, proof=proof, seconds=dict(clock.seconds))
 
 
-def _at_better(
-    steps: Steps, settings: Settings, result: Result, proof: DynamicCertificate
-) -> Result:
-    """The result at the better parameters that a proof met, if it met any."""
-    if not has_better(result, proof) or stopped():
-        return result
-    values = dict(zip(proof.unknowns, proof.parameters, strict=True))
-    return summarise(led_by(steps, settings, values), settings)
+def _proved(
+    steps: Steps,
+    settings: Settings,
+    result: Result,
+    prove: Callable[[Problem, dict[str, float]], DynamicCertificate | None],
+) -> tuple[Result, DynamicCertificate | None]:
+    """The result at the better parameters that a proof met, if it met any, and the proof.
+
+    Where these parameters have other weights, the proof is made again with them.
+    """
+    proof = None
+    for _ in range(MOST_TURNS):
+        proof = prove(steps.problem, result.parameters)
+        if proof is None or not has_better(result, proof) or stopped():
+            break
+        values = dict(zip(proof.unknowns, proof.parameters, strict=True))
+        before = steps.problem
+        steps = with_own_weights(led_by(steps, settings, values), settings)
+        result = summarise(steps, settings)
+        if steps.problem is before:
+            break
+    return result, proof
 
 
 def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
@@ -365,16 +379,20 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
     """
     from igpe.proofs.prover.certify import certify  # noqa: PLC0415 - Numba is slow to load
 
-    proof, why = None, ""
-    with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
+    why = ""
+
+    def proved(problem: Problem, parameters: dict[str, float]) -> DynamicCertificate | None:
+        nonlocal why
         try:
-            proof = certify(steps.problem, result).without_tree()
+            return certify(problem, parameters).without_tree()
         except IgpeError as error:
             why = f"Not proved. {error}"
         except KeyboardInterrupt:  # before there is a bound
             why = "Not proved: the proof was interrupted."
-        if proof is not None:
-            result = _at_better(steps, settings, result, proof)
+        return None
+
+    with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
+        result, proof = _proved(steps, settings, result, proved)
     actions = (*result.actions, *[why] * (proof is None))
     return replace(result, proof=proof, actions=actions, seconds=dict(clock.seconds))
 

@@ -22,7 +22,7 @@ from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.estimation.equally_good import led_by
+from igpe.estimation.equally_good import led_by, with_own_weights
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import FROM_PROFILE, Steps
 from igpe.estimation.summary import summarise
@@ -85,6 +85,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 made.objective, best, rounding(result)
             ):
                 steps = led_by(steps, settings, made.parameters, FROM_PROFILE, is_passed=True)
+                steps = with_own_weights(steps, settings)
                 result = summarise(steps, settings)
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):

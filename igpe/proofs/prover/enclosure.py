@@ -27,7 +27,7 @@ from igpe.proofs.prover.kernels.integration import (
 )
 from igpe.proofs.prover.kernels.mueller import tube
 from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
-from igpe.proofs.prover.kernels.tape import OpTape, linear_parts
+from igpe.proofs.prover.kernels.tape import OpTape, faces, linear_parts
 from igpe.proofs.prover.kernels.taylor import DIRECTIONS, algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
@@ -122,6 +122,7 @@ def _with_sums(run: TubeRun, heeded: Heeded | None, posed: PosedExperiment) -> T
     scale = np.abs(heeded.sums[new, :states]) @ posed.schedule.scale
     return run._replace(
         slope=heeded.slope,
+        faces=faces(heeded.slope),
         sums=heeded.sums,
         schedule=posed.schedule._replace(scale=np.append(posed.schedule.scale, scale)),
         tube=tube(heeded.sums.shape[1]),
@@ -228,7 +229,8 @@ class BoxEnclosure:
             f, h, start = (taylor_model(part, a, order_in_time) for part, order_in_time in parts)
             room, first = tube(a.states), sum(sizes[: k + 1])
             results = run.schedule, room, self.rows, first
-            self.tubes.append(TubeRun(run.sharp, np.zeros((0, a.states)), outputs, begin, *results))
+            sharp, none = run.sharp, np.zeros((0, a.states))
+            self.tubes.append(TubeRun(sharp, faces(sharp), none, outputs, begin, *results))
             more = linear_parts(slope), np.zeros(n)
             self.models.append(TaylorRun(f, h, start, *results, *more))
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)

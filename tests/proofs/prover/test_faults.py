@@ -36,14 +36,14 @@ def test_an_operation_on_what_is_no_number_is_the_whole_line(op: int, place: int
         ends[place] = NAN
         if op == T.SQUARE and place > 1:
             continue
-        low, high = K["intervals"]._between(op, *f(*ends))
+        low, high = K["intervals"].between(op, *f(*ends))
         nonnegative = place % 2 or op == T.SUB  # which the other ends tell
         assert low == -INF or (low == 0.0 and nonnegative), ends
         assert high == INF, ends
 
 
 def test_a_quotient_by_what_overflowed_is_not_zero() -> None:
-    assert K["intervals"]._between(T.DIV, *f(1.0, 2.0, NAN, INF)) == (-INF, INF)
+    assert K["intervals"].between(T.DIV, *f(1.0, 2.0, NAN, INF)) == (-INF, INF)
 
 
 def test_an_end_that_is_infinite_is_no_value() -> None:
@@ -212,7 +212,9 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
         given[where][0, k] = bad
         positive, out = np.empty(1, bool), np.empty((4, 2))
         no_sums = np.zeros((0, 1)), np.zeros((0, 2)), np.empty((1, 2))
-        slopes_of = K["mueller"].Slopes(tape, given["p"], np.zeros((1, 2)), out, *no_sums)
+        out[1] = given["p"][0]
+        ranges = given["p"], np.zeros((1, 2)), out
+        slopes_of = K["faces"].Slopes(tape, T.faces(tape), *ranges, *no_sums)
         good = K["mueller"].try_step(
             slopes_of,
             given["now"],
@@ -270,7 +272,7 @@ def test_ranges_are_ordered_whatever_their_leaves_are() -> None:
     tape = decay()
     for x, p in product(((NAN, 1.0), (1.0, NAN), (2.0, 1.0), (0.0, 1.0)), repeat=2):
         out = np.empty((4, 2))
-        K["intervals"].enclose(tape, -1, np.array([x]), np.array([p]), np.zeros((1, 2)), out)
+        K["faces"].enclose(tape, np.array([x]), np.array([p]), np.zeros((1, 2)), out)
         assert (out[:, 0] <= out[:, 1]).all()
         if not (x[0] <= x[1] and p[0] <= p[1]):
             assert (out[3] == [-INF, INF]).all()

@@ -20,7 +20,8 @@ from igpe.core.arrays import FloatArray
 from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.directions import directed, transport
-from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
+from igpe.proofs.prover.kernels.faces import enclose
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP
 from igpe.proofs.prover.kernels.mueller import Tube, hull, inputs_between
 from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total
 from igpe.proofs.prover.kernels.tape import Linear, Schedule
@@ -285,7 +286,7 @@ def integrate(
     end = np.zeros((n, algebra.size))
     _inputs_at(schedule, 0, schedule.start, u, sizes)
     if not begin.plain:
-        enclose(begin, -1, around, ranges, between, run.begin.space.range)
+        enclose(begin, around, ranges, between, run.begin.space.range)
     _values(run.begin, np.zeros((1, n, algebra.size)), p, u, sizes)
     for i in range(n):
         k = begin.results[i]
@@ -330,14 +331,14 @@ def integrate(
                 if not slope.plain:
                     place = hull(tube, time, following, place, around)
                     inputs_between(schedule, stop, time, following, between)
-                    enclose(slope, -1, around, ranges, between, space.range)
+                    enclose(slope, around, ranges, between, space.range)
                 done = enclose_error(run.slope, order, longest, p, sizes, y)
                 if not (done or looked or slope.plain):  # whether any step can be enclosed
                     looked = True
                     norms(run.slope, order, 0.0)
                     place = hull(tube, time, time, place, around)
                     inputs_between(schedule, stop, time, time, between)
-                    enclose(slope, -1, around, ranges, between, space.range)
+                    enclose(slope, around, ranges, between, space.range)
                     if divides_by_zero(run.slope):
                         return _broke(run, x[0])
                 trial = step if done else step * 0.5
@@ -362,7 +363,7 @@ def integrate(
             if not outputs.plain:
                 place = hull(tube, time, time, place, around)
                 inputs_between(schedule, stop, time, time, between)
-                enclose(outputs, -1, around, ranges, between, run.outputs.space.range)
+                enclose(outputs, around, ranges, between, run.outputs.space.range)
             _values(run.outputs, x[:1], p, u, sizes)
             _measure(run, stop)
             if total(rows) > cut:

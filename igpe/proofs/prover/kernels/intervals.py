@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape
@@ -119,29 +119,33 @@ def _power(b: float, n: float) -> float:
 
 
 @kernel
-def _fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+def fraction(
+    places: IntArray, weights: FloatArray, first: int, count: int, out: FloatArray
+) -> tuple[float, float]:
     """Range of sum w_i t_i / sum t_i, a mean of the weights if no t_i is negative.
+
+    The terms t_i are the operations at `places`, with `weights`, from `first` on.
 
     It rises with t_i where w_i is above it: the largest value has its terms of largest weight at
     their upper ends and all others at their lower ends. 0 / 0 is taken for any mean.
     """
     least, most = np.inf, -np.inf
     for i in range(first, first + count):
-        w = tape.number[i]
+        w = weights[i]
         least, most = min(least, w), max(most, w)
-        if not (out[tape.a[i], 0] >= 0.0 and math.isfinite(out[tape.a[i], 1])):
-            return _plain_fraction(tape, first, count, out)
+        if not (out[places[i], 0] >= 0.0 and math.isfinite(out[places[i], 1])):
+            return _plain_fraction(places, weights, first, count, out)
     room = (count + 2.0) * ROUND * max(abs(least), abs(most))
     low, high = most, least
     for j in range(first, first + count):
         a0 = a1 = b0 = b1 = 0.0
         above, below = False, False  # whether positive, or negative, terms are summed up
         for i in range(first, first + count):
-            w, t0, t1 = tape.number[i], out[tape.a[i], 0], out[tape.a[i], 1]
-            t = t1 if w <= tape.number[j] else t0
+            w, t0, t1 = weights[i], out[places[i], 0], out[places[i], 1]
+            t = t1 if w <= weights[j] else t0
             a0, b0 = a0 + w * t, b0 + t
             below = below or w * t < 0.0
-            t = t1 if w >= tape.number[j] else t0
+            t = t1 if w >= weights[j] else t0
             a1, b1 = a1 + w * t, b1 + t
             above = above or w * t > 0.0
         if not math.isfinite(a0 + a1 + b0 + b1):
@@ -158,11 +162,13 @@ def _fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[fl
 
 
 @kernel
-def _plain_fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tuple[float, float]:
+def _plain_fraction(
+    places: IntArray, weights: FloatArray, first: int, count: int, out: FloatArray
+) -> tuple[float, float]:
     """The same where terms may be negative."""
     a0 = a1 = b0 = b1 = size = 0.0
     for i in range(first, first + count):
-        w, t0, t1 = tape.number[i], out[tape.a[i], 0], out[tape.a[i], 1]
+        w, t0, t1 = weights[i], out[places[i], 0], out[places[i], 1]
         a0, a1 = a0 + min(w * t0, w * t1), a1 + max(w * t0, w * t1)
         b0, b1 = b0 + t0, b1 + t1
         size += (1.0 + abs(w)) * max(abs(t0), abs(t1))
@@ -175,7 +181,7 @@ def _plain_fraction(tape: OpTape, first: int, count: int, out: FloatArray) -> tu
 
 
 @kernel
-def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
+def between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
     """Range of a sum, difference, product, quotient or square, rounded but not beyond zero."""
     positive = False
     if op == ops.ADD:
@@ -227,17 +233,17 @@ def narrow_operands(tape: OpTape, out: FloatArray) -> None:
         if op in (ops.ADD, ops.SUB, ops.MUL, ops.DIV):
             a0, a1, b0, b1 = out[a, 0], out[a, 1], out[b, 0], out[b, 1]
             if op == ops.ADD:
-                one = _between(ops.SUB, low, high, b0, b1)
-                two = _between(ops.SUB, low, high, a0, a1)
+                one = between(ops.SUB, low, high, b0, b1)
+                two = between(ops.SUB, low, high, a0, a1)
             elif op == ops.SUB:
-                one = _between(ops.ADD, low, high, b0, b1)
-                two = _between(ops.SUB, a0, a1, low, high)
+                one = between(ops.ADD, low, high, b0, b1)
+                two = between(ops.SUB, a0, a1, low, high)
             elif op == ops.MUL:
-                one = _between(ops.DIV, low, high, b0, b1)
-                two = _between(ops.DIV, low, high, a0, a1)
+                one = between(ops.DIV, low, high, b0, b1)
+                two = between(ops.DIV, low, high, a0, a1)
             else:
-                one = _between(ops.MUL, low, high, b0, b1)
-                two = _between(ops.DIV, a0, a1, low, high)
+                one = between(ops.MUL, low, high, b0, b1)
+                two = between(ops.DIV, a0, a1, low, high)
             cut_off(out, a, one[0], one[1])
             cut_off(out, b, two[0], two[1])
         elif op == ops.NEG:
@@ -257,45 +263,3 @@ def base_and_exponent(tape: OpTape, n: int) -> tuple[int, int]:
     product = tape.argument[tape.b[tape.a[n]]]
     logarithm = tape.b[product]
     return tape.argument[tape.b[logarithm]], tape.a[product]
-
-
-@kernel
-def enclose(
-    tape: OpTape, which: int, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray
-) -> None:
-    """Ranges of the operations that result `which` needs (all of them: -1), into out (n, 2).
-
-    x (n_x, 2), p (n_p, 2), u (n_u + 1, 2): ranges of states, parameters, and inputs with time last
-    """
-    for n in range(len(tape.op)):
-        if which >= 0 and not tape.needed[which, n]:
-            continue
-        op, a, b = tape.op[n], tape.a[n], tape.b[n]
-        if op == ops.STATE:
-            low, high = x[a, 0], x[a, 1]
-        elif op == ops.PARAMETER:
-            low, high = p[a, 0], p[a, 1]
-        elif op == ops.CONST:
-            low, high = tape.number[n], tape.number[n]
-        elif op == ops.INPUT:
-            low, high = u[a, 0], u[a, 1]
-        elif op == ops.TIME:
-            low, high = u[len(u) - 1, 0], u[len(u) - 1, 1]
-        elif op in (ops.SHIFT, ops.COEFFICIENT, ops.HORNER, ops.TERM):
-            continue
-        elif op == ops.FRACTION:
-            low, high = _fraction(tape, a, b, out)
-        elif op == ops.NEG:
-            low, high = -out[a, 1], -out[a, 0]
-        elif op == ops.CLOSE:
-            k = tape.argument[b]
-            low, high = of_function(tape.function[b], tape.exponent[b], out[k, 0], out[k, 1])
-            low, high = outward(low, high)
-        elif op == ops.GENERAL_POWER:
-            base, k = base_and_exponent(tape, n)
-            low, high = of_power(out[base, 0], out[base, 1], out[k, 0], out[k, 1])
-        else:
-            low, high = _between(op, out[a, 0], out[a, 1], out[b, 0], out[b, 1])
-        if not (low <= high):
-            low, high = -np.inf, np.inf
-        out[n, 0], out[n, 1] = low, high

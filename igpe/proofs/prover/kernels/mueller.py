@@ -13,7 +13,8 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.intervals import ROUND, TINY, enclose, outward
+from igpe.proofs.prover.kernels.faces import Slopes, face_slope, face_slopes
+from igpe.proofs.prover.kernels.intervals import ROUND, TINY, outward
 from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
 from igpe.proofs.prover.kernels.tape import OpTape, Schedule
 
@@ -21,40 +22,6 @@ ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial s
 FALLEN = 1e-8  # least share of a face that is left after it fell
 LEVEL = 1.05  # times the way to where a face's slope vanishes if it is linear
 FALLS = 3  # attempts, each with a smaller fall
-
-
-class Slopes(NamedTuple):
-    """Slopes over ranges: their tape, ranges of parameters and inputs, and room (n, 2) for all.
-
-    sums (n_sums, n_x) of states whose slope is zero;  held (n_sums, 2): what they are;  near (n_x,
-    2): room for states
-    """
-
-    tape: OpTape
-    p: FloatArray
-    u: FloatArray
-    out: FloatArray
-    sums: FloatArray
-    held: FloatArray
-    near: FloatArray
-
-
-@kernel
-def face_slope(of: Slopes, i: int, side: int, path: FloatArray, x: FloatArray) -> float:
-    """Worst slope of state i on its face's path (2,) while the others are anywhere in x."""
-    tape, p, u, out = of.tape, of.p, of.u, of.out
-    if len(of.sums):
-        for j in range(len(x)):
-            of.near[j, 0], of.near[j, 1] = x[j, 0], x[j, 1]
-        of.near[i, 0], of.near[i, 1] = path[0], path[1]
-        narrow_states(of.sums, of.held, of.near, i)
-        enclose(tape, i, of.near, p, u, out)
-        return float(out[tape.results[i], side])
-    low, high = x[i, 0], x[i, 1]
-    x[i, 0], x[i, 1] = path[0], path[1]
-    enclose(tape, i, x, p, u, out)
-    x[i, 0], x[i, 1] = low, high
-    return float(out[tape.results[i], side])
 
 
 @kernel
@@ -74,20 +41,25 @@ def _keep_positive(
     either: what falls below zero cannot have fallen there. What does not have the property is found
     out one by one.
     """
-    n, below, broken = len(now), np.zeros(2), has_broken_powers(of.tape)
+    n, broken = len(now), has_broken_powers(of.tape)
+    touches, below = np.zeros((n, 2), dtype=np.bool_), paths.copy()
+    slope = np.empty((n, 2))
     for i in range(n):
         positive[i] = now[i, 0] >= 0.0
+        touches[i, 0] = positive[i] and not (min(paths[i, 0, 0], paths[i, 1, 0]) >= 0.0)
+        below[i, 0] = 0.0
+        if broken:
+            below[i, 0, 0] = min(paths[i, 0, 0], paths[i, 1, 0], 0.0)
     wrong = True
     while wrong:
         wrong = False
         for i in range(n):
             x[i, 0] = max(paths[i, 0, 0], 0.0) if positive[i] else paths[i, 0, 0]
+        if touches.any():
+            face_slopes(of, touches, below, x, slope)
         for i in range(n):
-            touches = positive[i] and not (min(paths[i, 0, 0], paths[i, 1, 0]) >= 0.0)
-            if broken:
-                below[0] = min(paths[i, 0, 0], paths[i, 1, 0], 0.0)
-            if touches and not (face_slope(of, i, 0, below, x) >= 0.0):
-                positive[i] = False
+            if touches[i, 0] and not (slope[i, 0] >= 0.0):
+                positive[i] = touches[i, 0] = False
                 wrong = True
     for i in range(n):
         if positive[i]:
@@ -154,10 +126,10 @@ def try_step(
         x[i, 0], x[i, 1] = paths[i, 0, 0], paths[i, 1, 1]
     _keep_positive(of, now, paths, x, positive)
     narrow_states(of.sums, of.held, x, -1)
+    face_slopes(of, np.ones((n, 2), dtype=np.bool_), paths, x, worst)
     good = True
     for i in range(n):
         for s in range(2):
-            worst[i, s] = face_slope(of, i, s, paths[i, s], x)
             end = now[i, s] + h * worst[i, s]
             if positive[i]:
                 end = max(end, 0.0)
@@ -261,7 +233,8 @@ def mueller(
     most  steps at most, of the whole tube
     """
     n, u = len(now), of.u
-    slope, first, path = np.empty((n, 2)), np.empty((n, 2)), np.empty(2)
+    slope, first, points = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2, 2))
+    every = np.ones((n, 2), dtype=np.bool_)
     positive = np.empty(n, dtype=np.bool_)
     while clock[0] < schedule.stops[stop]:
         time, h = clock
@@ -269,10 +242,8 @@ def mueller(
         if schedule.stops[stop] - following < 0.3 * (following - time):
             following = schedule.stops[stop]
         inputs_between(schedule, stop, time, time, u)
-        for i in range(n):
-            for s in range(2):
-                path[:] = now[i, s]
-                first[i, s] = face_slope(of, i, s, path, now)
+        points[:, :, 0] = points[:, :, 1] = now
+        face_slopes(of, every, points, now, first)
         k = tube.steps[0]
         rough = fine * ROUGHER ** (k / most)
         done, worst = False, 0.0

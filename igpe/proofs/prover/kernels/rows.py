@@ -7,16 +7,16 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, cut_off, enclose, narrow_operands
+from igpe.proofs.prover.kernels.faces import Slopes, enclose
+from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, cut_off, narrow_operands
 from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,
-    Slopes,
     Tube,
     inputs_between,
     mueller,
 )
 from igpe.proofs.prover.kernels.sums import begin_sums, narrow_states, narrow_sums
-from igpe.proofs.prover.kernels.tape import OpTape, Schedule
+from igpe.proofs.prover.kernels.tape import Faces, OpTape, Schedule
 from igpe.proofs.prover.kernels.taylor import Monomials
 
 
@@ -179,13 +179,15 @@ def left(rows: BoxRows) -> float:
 class TubeRun(NamedTuple):
     """One experiment: tapes of slopes, measured quantities and start values, and results.
 
-    slope   of the states and, after them, of sums of states, as interval arithmetic likes it
+    slope   of the states and, after them, of sums of states, as interval arithmetic likes it, and
+            what its `faces` need
     sums    (n_sums, n_results) whole numbers: coefficients of conserved sums of both; a sum of
             states minus itself is zero
     offset  where the experiment's rows begin
     """
 
     slope: OpTape
+    faces: Faces
     sums: FloatArray
     outputs: OpTape
     begin: OpTape
@@ -201,11 +203,11 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
 
     returns  the number of stops reached
     """
-    slope, sums, outputs, begin, schedule, tube, rows, offset = run
+    slope, faces, sums, outputs, begin, schedule, tube, rows, offset = run
     n, states = len(slope.results), len(begin.results)
     x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
-    enclose(begin, -1, x, p, u, out)
+    enclose(begin, x, p, u, out)
     for i in range(states):
         x[i] = out[begin.results[i]]
     held = np.empty((len(sums), 2))
@@ -215,14 +217,16 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
     tube.time[0], tube.bounds[0], tube.steps[0] = schedule.start, x, 1
     clock = np.array([schedule.start, schedule.stops[-1] - schedule.start])
     ranges = np.empty((len(slope.op), 2))
-    of = Slopes(slope, p, np.empty_like(u), ranges, sums, held, np.empty((n, 2)))
+    inputs_between(schedule, 0, schedule.start, schedule.start, u)
+    enclose(slope, x, p, u, ranges)  # what does not move, once
+    of = Slopes(slope, faces, p, np.empty_like(u), ranges, sums, held, np.empty((n, 2)))
     out = np.zeros((len(outputs.op), 2))
     for stop in range(len(schedule.stops)):
         if not mueller(of, schedule, stop, x, clock, fine, most, tube):
             return stop
         if schedule.first[stop] < schedule.first[stop + 1]:
             inputs_between(schedule, stop, clock[0], clock[0], u)
-            enclose(outputs, -1, x, p, u, out)
+            enclose(outputs, x, p, u, out)
             for i in range(schedule.first[stop], schedule.first[stop + 1]):
                 low, high = out[outputs.results[schedule.column[i]]]
                 y, w = schedule.value[i], schedule.weight[i]

@@ -201,6 +201,40 @@ class Writer:
         return self.put(SUB, one, self.put(DIV, two, self.put(ADD, growth, one)))
 
 
+class Faces(NamedTuple):
+    """Which operations of slopes have to be computed for the faces of a tube.
+
+    moving  (n_moving,) those that depend on states, inputs or time
+    need, need_first  those that slope i is made of begin at need_first[i] in `need`
+    own, own_first    the same, of those that depend on state i
+    """
+
+    moving: IntArray
+    need: IntArray
+    need_first: IntArray
+    own: IntArray
+    own_first: IntArray
+
+
+def faces(tape: OpTape) -> Faces:
+    """Those of slopes of all states, in their order, and perhaps of sums."""
+    depends = np.zeros((len(tape.results) + 1, len(tape.op)), dtype=bool)
+    slots, columns = tape.argument.tolist(), (tape.op.tolist(), tape.a.tolist(), tape.b.tolist())
+    for k, (op, a, b) in enumerate(zip(*columns, strict=True)):
+        depends[-1, k] = op in (STATE, INPUT, TIME)
+        if op == STATE:
+            depends[a, k] = True
+        for j in arguments(op, a, b, slots):
+            depends[:, k] |= depends[:, j]
+    need, own = (_listed(rows) for rows in (tape.needed, tape.needed & depends[:-1]))
+    return Faces(np.flatnonzero(depends[-1]), *need, *own)
+
+
+def _listed(rows: BoolArray) -> tuple[IntArray, IntArray]:
+    """Places of the true entries of all rows (n_rows, n), and where each row's begin."""
+    return np.nonzero(rows)[1], np.append(0, np.cumsum(rows.sum(axis=1)))
+
+
 class Linear(NamedTuple):
     """Results as sums of other operations times constants.
 

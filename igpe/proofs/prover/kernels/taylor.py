@@ -173,15 +173,15 @@ def _product(
 
     Where a_j has few monomials, as parameters have, it takes less time.
     """
-    n = algebra.size - algebra.errors
+    n, begins, to = algebra.size - algebra.errors, algebra.since, algebra.to
     for j in range(low, high + 1):
         i = k - j
         for m in range(n):
             one = sign * c[a, j, m]
             if one != 0.0:
-                since = algebra.since[m]
-                for t in range(since, algebra.since[m + 1]):
-                    out[algebra.to[t]] += one * c[b, i, t - since]
+                since = begins[m]
+                for t in range(since, begins[m + 1]):
+                    out[to[t]] += one * c[b, i, t - since]
         p, q = sign * c[a, j, 0], sign * c[b, i, 0]
         for m in range(n, len(out)):
             out[m] += p * c[b, i, m] + q * c[a, j, m]
@@ -213,9 +213,10 @@ def coefficient(model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray,
     """
     tape, algebra, space = model
     c, used = space.c, space.used[0]
-    for n in range(len(tape.op)):
-        op, a, b = tape.op[n], tape.a[n], tape.b[n]
-        if k > tape.reach[n]:
+    kinds, firsts, seconds, reach = tape.op, tape.a, tape.b, tape.reach
+    for n in range(len(kinds)):
+        op, a, b = kinds[n], firsts[n], seconds[n]
+        if k > reach[n]:
             continue
         out = c[n, k, :used]
         if op == ops.STATE:
@@ -229,11 +230,11 @@ def coefficient(model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray,
                 out[m] = -c[a, k, m]
         elif op in (ops.MUL, ops.SQUARE):
             other = a if op == ops.SQUARE else b
-            if tape.reach[other] < tape.reach[a]:
+            if reach[other] < reach[a]:
                 a, other = other, a
-            low = max(0, k - tape.reach[other])
+            low = max(0, k - reach[other])
             out[:] = 0.0
-            _product(algebra, c, a, other, k, low, min(k, tape.reach[a]), out, 1.0)
+            _product(algebra, c, a, other, k, low, min(k, reach[a]), out, 1.0)
         elif op == ops.DIV:
             _quotient(algebra, c, n, a, b, k, used)
         elif op == ops.PARAMETER:
@@ -276,26 +277,27 @@ LIBRARY = 8 * UNIT  # four units in the last place: what functions of the C libr
 def norms(model: TaylorModel, order: int, h: float) -> None:
     """Norms of all coefficients by class and order, times h^k; and their sums."""
     tape, algebra, space = model
-    for n in range(len(tape.op)):
+    reach, first, used, classes = tape.reach, algebra.first, space.used[0], algebra.degree + 2
+    c, norms, totals = space.c, space.norm, space.total
+    for n in range(len(reach)):
         power, total = 1.0, 0.0
         for k in range(order + 1):
-            for g in range(algebra.degree + 2):
+            for g in range(classes):
                 norm = 0.0
-                if k <= tape.reach[n]:
-                    for m in range(algebra.first[g], min(algebra.first[g + 1], space.used[0])):
-                        norm += abs(space.c[n, k, m])
+                if k <= reach[n]:
+                    for m in range(first[g], min(first[g + 1], used)):
+                        norm += abs(c[n, k, m])
                 norm = norm * power * UP
-                space.norm[n, k, g] = norm
+                norms[n, k, g] = norm
                 total += norm
             power *= h
-        space.total[n] = total * UP + TINY
+        totals[n] = total * UP + TINY
 
 
 @kernel
-def _not_kept(algebra: Monomials, space: Scratch, a: int, b: int, order: int) -> float:
+def _not_kept(degree: int, left: FloatArray, norm: FloatArray, a: int, b: int, order: int) -> float:
     """Bound on the products of a and b that truncation drops."""
-    classes = algebra.degree + 2
-    left, norm = space.left, space.norm
+    classes = degree + 2
     late = 0.0  # of b: all of higher order in time
     for k in range(order, -1, -1):
         left[k] = late
@@ -311,7 +313,7 @@ def _not_kept(algebra: Monomials, space: Scratch, a: int, b: int, order: int) ->
     total = 0.0
     for k in range(order + 1):
         for g in range(classes):
-            highest = algebra.degree - g if g > 0 else classes - 1
+            highest = degree - g if g > 0 else classes - 1
             highest = 0 if g == classes - 1 else highest
             total += norm[a, k, g] * left[order - k, highest]
     return float(total * UP)
@@ -325,19 +327,26 @@ def losses(model: TaylorModel, order: int, p: FloatArray, sizes: FloatArray) -> 
     sizes  (n_u,) |a| + |b t| of the inputs a + b t, which may cancel
     """
     tape, algebra, space = model
-    total = space.total
+    kinds, firsts, seconds = tape.op, tape.a, tape.b
+    degree, left, norm, total, losses = (
+        algebra.degree,
+        space.left,
+        space.norm,
+        space.total,
+        space.lost,
+    )
     many = (order + 1.0) * (algebra.most + 2.0) + 8.0
-    for n in range(len(tape.op)):
-        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+    for n in range(len(kinds)):
+        op, a, b = kinds[n], firsts[n], seconds[n]
         lost = 0.0
         if op in (ops.ADD, ops.SUB):
             lost = UNIT * (total[a] + total[b])
         elif op in (ops.MUL, ops.SQUARE):
             other = a if op == ops.SQUARE else b
-            lost = _not_kept(algebra, space, a, other, order)
+            lost = _not_kept(degree, left, norm, a, other, order)
             lost += many * UNIT * total[a] * total[other]
         elif op == ops.DIV:
-            lost = _not_kept(algebra, space, n, b, order)
+            lost = _not_kept(degree, left, norm, n, b, order)
             lost += 2.0 * many * UNIT * (total[n] * total[b] + total[a])
         elif op == ops.PARAMETER:
             lost = p[a, 4]
@@ -346,7 +355,7 @@ def losses(model: TaylorModel, order: int, p: FloatArray, sizes: FloatArray) -> 
         elif op in (ops.HORNER, ops.COEFFICIENT):
             g = abs(space.g[b, int(tape.number[n])])
             lost = UNIT * total[a] * (op == ops.HORNER) + (LIBRARY + 4.0 * ops.TERMS * UNIT) * g
-        space.lost[n] = lost * UP + TINY
+        losses[n] = lost * UP + TINY
 
 
 @kernel
@@ -378,9 +387,10 @@ def errors(model: TaylorModel, tube: FloatArray) -> None:
     """d and M of every operation, for |eps| <= tube (n_x,); needs `losses` and `range`."""
     tape, algebra, space = model
     e, most, total, lost = space.error, space.most, space.total, space.lost
+    kinds, firsts, seconds = tape.op, tape.a, tape.b
     columns = 1 + algebra.states
-    for n in range(len(tape.op)):
-        op, a, b = tape.op[n], tape.a[n], tape.b[n]
+    for n in range(len(kinds)):
+        op, a, b = kinds[n], firsts[n], seconds[n]
         if op == ops.STATE:
             e[n] = 0.0
             e[n, 1 + a] = 1.0
@@ -409,8 +419,8 @@ def errors(model: TaylorModel, tube: FloatArray) -> None:
             if op == ops.CLOSE:
                 e[n, 0] += _last(tape, space, b)
         largest = e[n, 0]
-        for i in range(algebra.states):
-            largest += e[n, 1 + i] * tube[i]
+        for i in range(1, columns):
+            largest += e[n, i] * tube[i - 1]
         e[n, 0] = e[n, 0] * UP
         most[n] = largest * UP
 
