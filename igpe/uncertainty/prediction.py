@@ -7,7 +7,7 @@ Linearised, with S = d quantity / d unknown from the integrated sensitivities,
 (Seber & Wild, Nonlinear Regression, 1989, section 5.1); or the percentiles over bootstrap refits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.residuals import Run
 from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
+from igpe.problem.noise.sigma import NoiseModel
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
@@ -37,12 +38,16 @@ NUMBERS = ("value", "standard_error", "lower", "upper", "band_lower", "band_uppe
 
 
 class PredictedTrajectory(NamedTuple):
-    """One experiment's quantities at some times; bands are tables of columns `NUMBERS`."""
+    """One experiment's quantities at some times; bands are tables of columns `NUMBERS`.
+
+    noise  quantity -> its noise model, where there is one: `base` has only numbers
+    """
 
     base: Likelihood
     run: Run
     grid: FloatArray
     names: list[str]
+    noise: Mapping[str, NoiseModel]
 
     def linearised(self) -> Iterator[pd.DataFrame]:
         """From sensitivities and covariance."""
@@ -131,7 +136,8 @@ class PredictedTrajectory(NamedTuple):
         return value[:, place], rate
 
     def _sigma(self, trajectory: Trajectory, name: str) -> FloatArray:
-        """(n_times,) of a measurement: estimated, or as given and linear in between; else NaN."""
+        """(n_times,) of a measurement: estimated, by the noise model, or as given and linear in
+        between; else NaN."""
         nothing = np.full(len(self.grid), np.nan)
         if name not in self.run.measurements.names:
             return nothing
@@ -142,9 +148,12 @@ class PredictedTrajectory(NamedTuple):
         if not problem.sigma_known:
             relative = problem.relative_sigma.get(name, 1.0)
             return np.full(len(self.grid), np.sqrt(self.base.errors.variance) * relative)
-        times, _, sigma = m.of(name)
+        times, values, sigma = m.of(name)
         if len(times) == 0:
             return nothing
+        if (model := self.noise.get(name)) is not None:
+            sizes = np.abs(trajectory.measured[:, m.names.index(name)])
+            return np.asarray(model.deviation(np.maximum(sizes, model.least(values))))
         order = np.argsort(times, kind="stable")
         return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 
@@ -222,7 +231,8 @@ def predict(
     tables, measured = [], []
     for k, (run, own) in enumerate(zip(runs, of_runs, strict=True)):
         grid = fine_grid(problem, k) if times is None else _times(times, run)
-        trajectory = PredictedTrajectory(base, run, grid, [n for n in given if n in own])
+        noise = problem.experiments[k].error_models
+        trajectory = PredictedTrajectory(base, run, grid, [n for n in given if n in own], noise)
         bands = trajectory.linearised() if replications is None else trajectory.drawn(replications)
         for name, band in zip(trajectory.names, bands, strict=True):
             head = {"experiment": run.name, "name": name, "time": grid}

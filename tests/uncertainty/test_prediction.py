@@ -63,6 +63,26 @@ def test_bands_at_an_estimated_standard_deviation_are_those_of_the_same_number()
     assert found[numbers].to_numpy() == pytest.approx(expected[numbers].to_numpy(), rel=1e-4)
 
 
+def test_a_noise_model_gives_the_standard_deviation_of_a_new_measurement_at_its_prediction():
+    """Beyond the measurements and between them; nearer to 0 than a tenth of them at that tenth."""
+    problem, noise = line(igpe.Noise(relative=0.1)), igpe.Noise(absolute=0.05, relative=0.1)
+    smallest = np.abs(problem.experiments[0].measurements.value).min()
+    for given, least in ((problem, 0.1 * smallest), (line(noise), 0.0)):
+        model = given.experiments[0].error_models["A"]
+        found = predict(given, NEAR_LINE, [0.0, 0.7, 20.0, 100.0], confidence=0.9)
+        drawn = predict(
+            given, NEAR_LINE, [20.0], replications=bootstrap(given, NEAR_LINE, replications=100)
+        )
+        table = found.table.iloc[:4]
+        sigma = model.deviation(np.maximum(np.abs(table["value"]), least))
+        half = stats.norm.ppf(0.95) * np.hypot(table["standard_error"], sigma)
+        ends = table["value"] + half
+        assert table["band_upper"].to_numpy() == pytest.approx(ends.to_numpy(), rel=1e-5)
+        width = np.ptp(drawn.table[["band_lower", "band_upper"]].to_numpy()) / 2
+        wanted = 1.96 * np.hypot(table["standard_error"].iloc[2], sigma.iloc[2])
+        assert width == pytest.approx(wanted, rel=0.25)
+
+
 def test_what_is_not_measured_has_a_band_of_the_mean_only():
     found = predict(fitzhugh_nagumo.problem(), fitzhugh_nagumo.OPTIMUM, [5.0, 10.0]).table
     hidden = found[found["name"] == "R"]
