@@ -183,6 +183,28 @@ def test_the_estimated_correlation_is_the_restricted_maximum(kind, times, free):
     assert again.correlations == result.correlations
 
 
+@pytest.mark.parametrize("sigma", [SIZE["B"], None])
+def test_models_with_estimated_correlations_are_compared_at_the_maximum_of_the_likelihood(sigma):
+    """Restricted likelihoods are not comparable: the larger of two models could be less likely."""
+    table = measured(IN_TIME, seed=9, holes=False)
+    problem = pose(table, AR1(step=0.25), sigma, only=["B"])
+    fits = {"large": problem, "small": problem.fixing({"k1": 0.8})}
+    apart, y = np.abs(TIMES[:, None] - TIMES) / 0.25, table["B"].to_numpy()
+
+    def minus_two_log(x):
+        carried, k2, k1, log_scale = x
+        own = (sigma or np.exp(log_scale)) ** 2 * carried**apart
+        return -2 * multivariate_normal(predicted(k1, k2)[:, 1], own).logpdf(y)
+
+    for name, one in fits.items():
+        fit = igpe.estimate(one, certify=False)
+        bounds = [(0.01, 0.98), (0.01, 5), (0.01, 5) if name == "large" else (0.8, 0.8), (-9, 1)]
+        largest = minimize(minus_two_log, [0.5, 0.3, 0.8, -3.0], bounds=bounds).fun / -2
+        found = igpe.uncertainty.compare_models({"a": fit, "b": fit}).table
+        assert fit.likelihood_gain > 0.005
+        assert found.loc["a", "log_likelihood"] == pytest.approx(largest, abs=0.01)
+
+
 def test_the_full_covariance_is_estimated():
     """Standard deviations and correlation of many measurements, from residuals alone."""
     times = np.linspace(0.02, 6, 300)

@@ -24,7 +24,7 @@ from igpe.dynamics.shooting.base import (
     minimises_squares,
     objective_at,
 )
-from igpe.dynamics.shooting.correlations import correlation_remarks
+from igpe.dynamics.shooting.correlations import correlation_remarks, likelihood_gain
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.estimation.settings import Settings
@@ -265,6 +265,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
         correlations=problem.correlations,
+        likelihood_gain=0.0 if at is None else likelihood_gain(problem, at, errors.held),
         other_priors=tuple(problem.other_priors),
         time_unit=problem.unit("time"),
         actions=(*_actions(steps), *_small(problem), *[unconfirmed] * bool(unconfirmed)),

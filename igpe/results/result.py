@@ -79,6 +79,8 @@ class Result(ResultData, Stored, name="result", number=1):
     correlations  estimated correlations of errors, by name
     other_priors  unknowns with priors that are not normal; the objective then contains minus twice
                   the logarithms of their densities, and is no sum of squares
+    likelihood_gain  how much larger the log-likelihood is at the correlations of errors that
+                  maximise it than at those in `correlations` (restricted maximum likelihood)
     """
 
     @property

@@ -165,6 +165,7 @@ class ResultData:
     spectral: tuple[SpectralFit, ...] = field(default=(), repr=False)
     correlations: Mapping[str, float] = field(default_factory=dict)
     other_priors: tuple[str, ...] = ()
+    likelihood_gain: float = 0.0
 
     @property
     def spectra(self) -> pd.DataFrame:

@@ -46,7 +46,8 @@ def compare_models(
     """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; log L includes the prior terms. The weights are proportional
+    unknowns and n measurements; log L includes the prior terms. Where correlations of errors were
+    estimated, log L is its maximum over the correlations as well. The weights are proportional
     to exp(-delta / 2). A likelihood ratio test compares a nested model with the larger model; it
     uses the chi-squared distribution if sigma is known, and otherwise the F distribution.
 
@@ -115,7 +116,7 @@ def _row(result: Result) -> dict[str, Any]:
         top = float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
     if "conditional" in result.points:
         top -= float(np.log(result.points["conditional"]).sum())
-    return _criteria(cost, top, k, n)
+    return _criteria(cost, top + result.likelihood_gain, k, n)
 
 
 def _in_objective(result: Result) -> BoolArray:

@@ -8,7 +8,8 @@ derivative Z at the estimate, what is left of W z beside W Z has
 or (n - p) log |P W z|^2 for the first term where standard deviations are relative. The last term
 makes up for the p unknowns that were fitted, without which correlations are too small (Patterson &
 Thompson, Biometrika 58 (1971), 545). Alternated with fits this is iterated generalised least
-squares.
+squares. Restricted likelihoods of different models cannot be compared, so criteria of models use
+the largest likelihood itself: n for n - p and without the last term (`likelihood_gain`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.sparse.linalg import splu
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.measurements import Measurements
 from igpe.problem.noise.correlated import Correlation, Free
 from igpe.problem.problem import Problem
@@ -38,11 +41,15 @@ class Unknowns:
     """The correlations that are to be estimated, as bounded numbers; kinds are shared.
 
     given  of each experiment;  bounds: of the numbers, which are 0 where errors are independent
+    open_  of each experiment that one which is to be estimated; None: those without a number
     """
 
-    def __init__(self, every: Sequence[Measurements]) -> None:
+    def __init__(
+        self, every: Sequence[Measurements], open_: Sequence[Correlation | None] | None = None
+    ) -> None:
         self.given = [m.correlation for m in every]
-        self._open = [c if c is not None and c.is_estimated else None for c in self.given]
+        unknown = [c if c is not None and c.is_estimated else None for c in self.given]
+        self._open = unknown if open_ is None else open_
         self._kinds: dict[type[Correlation], tuple[Free, slice]] = {}
         self.bounds: list[tuple[float, float]] = []
         for kind in dict.fromkeys(type(c) for c in self._open if c is not None):
@@ -84,6 +91,38 @@ def estimated_correlations(
     return unknowns.at(minimize(criterion, np.zeros(len(bounds)), bounds=bounds).x)
 
 
+def likelihood_gain(problem: Problem, at: Linearised, held: BoolArray) -> float:
+    """How much larger the log-likelihood is where estimated correlations maximise it.
+
+    The other unknowns follow, to first order.
+
+    problem  with the correlations that were estimated
+    at       residuals and derivative at its optimum;  held: (n,) which unknowns lie on a bound
+    """
+    if problem.held_weights is None or not any(problem.held_weights.correlations):
+        return 0.0
+    runs = [e.measurements for e in problem.experiments]
+    unknowns = Unknowns(runs, problem.held_weights.correlations)
+    ends = np.cumsum([len(m.value) for m in runs])
+    *residuals, rest = np.split(at.residual, ends)
+    *jacobians, priors = np.split(at.jacobian[:, ~held], ends)
+    every = []
+    for m, residual, jacobian in zip(runs, residuals, jacobians, strict=True):
+        both = np.column_stack([residual, jacobian])
+        if (whitening := m.whitening()) is not None:
+            both = splu(whitening.tocsc()).solve(both)
+        every.append(Unwhitened(m, both[:, 0], both[:, 1:]))
+    basis = _basis(np.vstack([*(one.jacobian for one in every), priors]))
+
+    def criterion(x: FloatArray | None) -> float:
+        new = (None,) * len(runs) if x is None else unknowns.at(x)
+        own = [a or b for a, b in zip(new, unknowns.given, strict=True)]
+        return _minus_two_log(every, own, basis, sigma_known=problem.sigma_known, rest=rest)
+
+    best = minimize(criterion, np.zeros(len(unknowns.bounds)), bounds=unknowns.bounds).fun
+    return max(0.0, (criterion(None) - float(best)) / 2)
+
+
 def _basis(jacobian: FloatArray) -> FloatArray:
     """Orthonormal columns of the space that the unknowns move residuals in."""
     size = np.linalg.norm(jacobian, axis=0)
@@ -97,7 +136,12 @@ def _minus_two_log(
     basis: FloatArray,
     *,
     sigma_known: bool,
+    rest: FloatArray | None = None,
 ) -> float:
+    """At the best values of the other unknowns, to first order.
+
+    rest  residuals that hang on no measurement, for the likelihood; None: for the restricted one
+    """
     residual, moved = np.zeros(len(basis)), basis.copy()
     constant, begin = 0.0, 0
     for one, correlation in zip(every, correlations, strict=True):
@@ -108,9 +152,14 @@ def _minus_two_log(
             residual[own], moved[own] = whitening @ residual[own], whitening @ moved[own]
             constant -= 2 * float(np.log(whitening.diagonal()).sum())
     q, r = np.linalg.qr(moved)
+    degrees = begin
+    if rest is None:
+        degrees -= basis.shape[1]
+        constant += 2 * float(np.log(np.abs(np.diag(r))).sum())
+    else:
+        residual[begin:] = rest
     left = residual - q @ (q.T @ residual)
-    squares, degrees = float(left @ left), begin - basis.shape[1]
-    constant += 2 * float(np.log(np.abs(np.diag(r))).sum())
+    squares = float(left @ left)
     return constant + (squares if sigma_known else degrees * float(np.log(squares)))
 
 
