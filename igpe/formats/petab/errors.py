@@ -9,13 +9,13 @@ And the model's prediction for each row of the measurement table.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from igpe.core.arguments import is_finite, require
 from igpe.core.arrays import BoolArray, FloatArray
@@ -37,12 +37,12 @@ from igpe.formats.petab.formulas import named, petab_config
 from igpe.formats.petab.printing import Ids
 from igpe.formats.petab.read import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.problem import Problem
 
 STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared
 SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
-FLAT = 1e-5  # curvature along a direction, all parameters of one size, that is rounding
+FLAT = 1e-7  # curvature along a direction, all parameters of one size, that is rounding
+PART = 1e-3  # of a flat direction: a smaller squared component of a parameter is rounding
 
 
 def petab_objective(
@@ -144,16 +144,16 @@ def petab_errors(
     finite_width = np.where(np.isfinite(width), width, 1.0)
     sizes = np.where(scale.log, 1 / scale.unit, np.maximum(np.abs(x), SMALL * finite_width))
     information = _information(prepared, scale, x, STEP * sizes, ~held)
-    on_scale = _uncertainty(information, width, held, confidence)
-    q = scale.there(x)
-    remarks = np.where(on_scale.undetermined, "not determined", "")
+    error, lost = _errors(information, width, held)
+    q, half = scale.there(x), special.ndtri(0.5 + confidence / 2) * error
+    remarks = np.where(lost, "not determined", "")
     table = {
         "estimate": x,
-        "standard_error": on_scale.standard_error * scale.slope(x),
+        "standard_error": error * scale.slope(x),
         "scale": names,
-        "error_on_scale": on_scale.standard_error,
-        "lower": scale.home(q + on_scale.lower),
-        "upper": scale.home(q + on_scale.upper),
+        "error_on_scale": error,
+        "lower": scale.home(q - half),
+        "upper": scale.home(q + half),
         "remark": np.where(held, "on a bound", remarks).astype(object),
     }
     return pd.DataFrame(table, index=pd.Index(box.names, name="parameterId"))
@@ -182,7 +182,11 @@ class _Scale:
 def _information(
     prepared: PreparedShooting, scale: _Scale, x: FloatArray, steps: FloatArray, free: BoolArray
 ) -> FloatArray:
-    """(n, n) second derivatives of the negative log-likelihood by q; 0 where held."""
+    """(n, n) second derivatives of the negative log-likelihood by q; 0 where held.
+
+    Differences over two steps cancel their error of second order: it is larger than the curvature
+    of directions that measurements determine poorly.
+    """
 
     def gradient(q: FloatArray) -> FloatArray:
         p = scale.home(q)
@@ -198,29 +202,29 @@ def _information(
     q, information = scale.there(x), np.zeros((len(x), len(x)))
     for i in np.flatnonzero(free):
         move = steps[i] * (np.arange(len(x)) == i)
-        information[i, free] = (gradient(q + move) - gradient(q - move))[free] / (2 * steps[i])
+        near, far = (gradient(q + k * move) - gradient(q - k * move) for k in (1, 2))
+        information[i, free] = ((8 * near - far) / (12 * steps[i]))[free]
     return (information + information.T) / 2
 
 
-def _uncertainty(
-    information: FloatArray, width: FloatArray, held: BoolArray, confidence: float
-) -> Uncertainty:
-    """Errors on the scales, around 0; infinite where bounds tell more than the measurements."""
+def _errors(
+    information: FloatArray, width: FloatArray, held: BoolArray
+) -> tuple[FloatArray, BoolArray]:
+    """(n,) errors on the scales, and whether bounds tell more than the measurements.
+
+    The errors are infinite there, and NaN where held.
+    """
     own = np.diag(information)
     out = held | (own * width**2 <= 1)  # alone it would be less sure than its bounds
     size = np.sqrt(np.where(out, 1.0, own))
     inside = np.where(out[:, None] | out, 0.0, information) / np.outer(size, size)
     values, vectors = np.linalg.eigh(inside)
-    values = np.where(values > FLAT * values[-1], values, 0.0)
-    root = np.where(out, 0.0, np.sqrt(values)[:, None] * vectors.T * size)
-    zero, residual = np.zeros(len(own)), np.zeros(len(root))
-    linearised = uncertainty(
-        zero, residual, root, held=held, sigma_known=True, confidence=confidence
-    )
-    lost = linearised.undetermined | (~held & (linearised.standard_error > width))
-    error = np.where(lost, np.inf, linearised.standard_error)
-    upper = np.where(lost, np.inf, linearised.upper)
-    return replace(linearised, standard_error=error, lower=-upper, upper=upper, undetermined=lost)
+    flat = values <= FLAT * values[-1]
+    root = np.where(flat, 0.0, vectors / np.sqrt(np.where(flat, 1.0, values)))
+    error = np.linalg.norm(root, axis=1) / size
+    part = np.sum(vectors[:, flat] ** 2, axis=1)
+    lost = ~held & (out | (part > PART) | (error > width))
+    return np.where(held, np.nan, np.where(lost, np.inf, error)), lost
 
 
 ERRORS = {

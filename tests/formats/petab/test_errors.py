@@ -43,6 +43,35 @@ def test_they_are_those_of_the_observed_information(told):
     assert told["estimate"].to_dict() == AT
 
 
+def test_what_is_determined_beside_a_product_of_unknowns_has_its_error(tmp_path):
+    """Only one * other is determined, and it is hard to tell from `near`: curvatures of 1e-6."""
+    names = ["k", "near", "one", "other"]
+    parameters = pd.DataFrame({
+        "parameterId": [*names, "A0"], "parameterScale": ["log10"] * 4 + ["lin"],
+        "lowerBound": [1e-3] * 5, "upperBound": [1e3] * 5,
+        "nominalValue": [0.5, 0.8, 2.0, 0.4, 3.0],
+        "estimate": [1, 1, 1, 1, 0],
+    })  # fmt: skip
+    observables = small.OBSERVABLES.assign(
+        observableFormula=["one * other * A + near * (A + 0.001 * B)", "B"], noiseFormula="1e-4"
+    )
+    table = small.measurements().assign(noiseParameters="")
+    times = table["time"][:5].to_numpy()
+    a, b = small.truth(times)
+    table["measurement"] = np.concatenate([0.8 * a + 0.8 * (a + 0.001 * b), b])
+    by_k = -0.5 * times * a
+    by = np.zeros((10, 3))  # by logarithms of k, near and the product
+    by[:5] = np.column_stack([(1.6 - 0.8 * 0.002) * by_k, 0.8 * (a + 0.001 * b), 0.8 * a])
+    by[5:, 0] = -2 * by_k
+    covariance = np.linalg.inv(by.T @ by) * (1e-4 / np.log(10)) ** 2
+    yaml = small.write(tmp_path, parameters=parameters, observables=observables, measurements=table)
+    problem = igpe.petab.read_petab(yaml)
+    told = igpe.petab.petab_errors(problem, problem.model.nominal)
+    assert told.loc[["one", "other"], "remark"].tolist() == ["not determined"] * 2
+    errors = told.loc[["k", "near"], "error_on_scale"].to_numpy()
+    assert errors == pytest.approx(np.sqrt(np.diag(covariance)[:2]), rel=0.01)
+
+
 @pytest.mark.slow
 def test_of_boehms_problem_they_are_what_the_profile_says():
     """Fisher's expected information says 0.697 of the first; the constants' fit is at 138.222."""
