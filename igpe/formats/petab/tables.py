@@ -17,6 +17,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from igpe.core.errors import DataError
+from igpe.formats.petab.checks import refuse_other_version
 from igpe.formats.petab.conditions import Period, Timeline
 from igpe.formats.petab.formulas import (
     inserted,
@@ -69,6 +70,7 @@ class Tables(NamedTuple):
 def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
     """The tables that a YAML file names; raises DataError for what PEtab's check finds."""
     is_version2 = str(config.get("format_version", "")).startswith("2")
+    refuse_other_version(path, config, 2 if is_version2 else 1)
     found = (_version2 if is_version2 else _version1)(path, config)
     return _at_rest(found)
 

@@ -495,6 +495,13 @@ def test_no_measurements(tmp_path):
         igpe.petab.read_petab(small.write(tmp_path, measurements=small.measurements().iloc[:0]))
 
 
+def test_a_column_of_version_2_is_not_ignored(tmp_path):
+    given = small.PARAMETERS.assign(priorDistribution=["", "normal", ""])
+    says = r"Rows \[2\] .* 'priorDistribution' of PEtab 2\. .* version 1, .* 'objectivePriorType'"
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(small.write(tmp_path, parameters=given))
+
+
 def test_the_command_says_what_the_linter_says(tmp_path):
     given = small.measurements()
     given.loc[2, "observableId"] = "oC"

@@ -167,6 +167,30 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
         igpe.petab.read_petab(write(tmp_path, **tables))
 
 
+LEFT = "entries in the column '{}' of PEtab 1. .* version 2, .* Fill in the column '{}'"
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "cells", "new"),
+    [
+        ("observable", "observableTransformation", ["lin", "log10"], "noiseDistribution"),
+        ("parameter", "objectivePriorType", ["", "normal", ""], "priorDistribution"),
+        ("measurement", "simulationConditionId", ["c1"] * 8, "experimentId"),
+    ],
+)
+def test_a_column_of_version_1_is_not_ignored(tmp_path, table, old, cells, new):
+    """Otherwise the objective is another than the author means; PEtab's check says nothing."""
+    given = TABLES[table].assign(**{old: cells})
+    if new == "experimentId":
+        given = given.drop(columns=new)
+    with pytest.raises(igpe.errors.DataError, match=LEFT.format(old, new)):
+        igpe.petab.read_petab(write(tmp_path, **{table: given}))
+    filled = {"observable": ["", "log-normal"], "parameter": ["", "uniform", ""]}.get(table, "e1")
+    given = given.assign(**{new: filled})
+    given = given.assign(priorParameters=["", "1;5", ""]) if table == "parameter" else given
+    assert igpe.petab.read_petab(write(tmp_path, **{table: given})).size == 8
+
+
 def simulated(folder, times, **tables):
     problem = igpe.petab.read_petab(write(folder, **tables))
     values = {n: VALUES.get(n, 3.0) for n in problem.box.names}
