@@ -88,6 +88,33 @@ def test_a_prior_with_a_kink_adds_no_squares_and_gives_no_standard_errors():
     assert "product" not in str(found)
 
 
+def test_profiles_leave_a_kink_where_another_value_fits_better():
+    """Along the profile of a the data pull k more and more, and at last off the prior's mean."""
+    times, prior = np.linspace(0.3, 4, 9), igpe.losses.Prior("laplace", (0.5, 0.01))
+
+    def curve(a, k):
+        return a / k + (1 - a / k) * np.exp(-k * times)
+
+    values = curve(1.3, 0.52) + 0.1 * np.cos(7 * times)
+    law = lambda m, x: m.a - m.k * x  # noqa: E731
+    problem = one_state(law, {"a": (0.1, 9), "k": (0.05, 3)}, (times, values), 0.1,
+                        priors={"k": prior})  # fmt: skip
+
+    def least(a):
+        def objective(k):
+            return np.sum(((curve(a, k) - values) / 0.1) ** 2) - 2 * prior.log_density(k)
+
+        search = {"method": "bounded", "options": {"xatol": 1e-10}}
+        sides = (minimize_scalar(objective, bounds=b, **search) for b in ((0.3, 0.5), (0.5, 1)))
+        return min(objective(0.5), *(side.fun for side in sides))
+
+    made = igpe.profile(problem, {"a": 1.3, "k": 0.5}, names=["a"])
+    best, (one,) = least(made["a"].estimate), made.profiles
+    assert made.parameters["k"] == pytest.approx(0.5, abs=1e-4)
+    rises = [least(one.lower) - best, least(one.upper) - best]
+    assert rises == pytest.approx([made.rise] * 2, rel=2e-3)
+
+
 def test_methods_that_know_normal_priors_alone_say_so():
     times = np.linspace(0.2, 3, 8)
     prior = igpe.losses.Prior("laplace", (0.5, 0.1))

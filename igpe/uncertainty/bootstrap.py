@@ -398,7 +398,7 @@ def _replicate(base: Likelihood, draw: Draw, seed: int, number: int) -> Row:
         at = base.residuals(x)
         return None if at is None else at._replace(residual=at.residual + shift)
 
-    search = quick(base.search, INEXACT * (1.0 if known else base.errors.variance))
+    search = quick(base, INEXACT * (1.0 if known else base.errors.variance))
     fit = search.fit(shifted, base.x, base.box)
     row = {"status": fit.status.name, "objective": fit.cost, **base.box.mapping(fit.x)}
     return plain(row | ({} if wider == 1.0 else {WIDER: wider}))  # type: ignore[no-any-return]

@@ -185,9 +185,16 @@ def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
     return given
 
 
-def quick(search: Search, absolute: float) -> Search:
-    """The search, ended where `absolute` (if it is a number) is all that is to be gained."""
-    return replace(search, absolute=absolute) if np.isfinite(absolute) else search  # type: ignore[type-var]
+def quick(base: Likelihood, absolute: float) -> Search:
+    """Its search, ended where `absolute` (if it is a number) is all that is to be gained.
+
+    Not with priors that have a kink: there Gauss-Newton takes many short steps away from the kink,
+    and each of them promises far less than all together.
+    """
+    kinks = any(prior.has_kink for prior in base.problem.other_priors.values())
+    if kinks or not np.isfinite(absolute):
+        return base.search
+    return replace(base.search, absolute=absolute)  # type: ignore[type-var]
 
 
 def bending(search: Search) -> Search:

@@ -132,7 +132,7 @@ Corner: TypeAlias = tuple[float, float, str]
 
 def _ridge(base: Likelihood, i: int, rise: float) -> list[PathPoint]:
     """The profile of the first unknown, as far as the joint region goes, exactly to its tips."""
-    path = ShootingPath(base, HeldLine((i,), np.ones(1)), quick(base.search, INEXACT * rise))
+    path = ShootingPath(base, HeldLine((i,), np.ones(1)), quick(base, INEXACT * rise))
     low, high = path.reach
     first = size_of(base.problem, base.x, i)
     steps = WalkSteps(rise, ALONG, first, longest=(high - low) / (2 * ALONG))
@@ -152,7 +152,7 @@ def _slice(
     """The lowest and highest second unknown at a point of the ridge."""
     x, there = point.state
     line = HeldLine(held, np.array([0.0, 1.0]))
-    path = ShootingPath(replace(base, x=x, at=there), line, quick(base.search, INEXACT * rise))
+    path = ShootingPath(replace(base, x=x, at=there), line, quick(base, INEXACT * rise))
     origin, (i, j) = path.origin, held
     left = base.at.cost + rise - origin.cost
     first, second = float(origin.x[i]), float(origin.x[j])

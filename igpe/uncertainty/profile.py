@@ -295,7 +295,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     residuals, before = base.residuals, base.residuals.work
     residuals(base.x)
     each = residuals.work - before
-    search = bending(quick(base.search, INEXACT * rise))
+    search = bending(quick(base, INEXACT * rise))
 
     def freed(point: PathPoint) -> Better:
         fit = base.search.fit(residuals, point.x, base.box)

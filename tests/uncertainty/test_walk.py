@@ -90,7 +90,7 @@ def test_nothing_to_walk():
 @pytest.fixture(scope="module")
 def path():
     base = likelihood(decay(), DECAY_TRUTH, SingleShooting(), "test")
-    return ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base.search, 1e-10))
+    return ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base, 1e-10))
 
 
 def test_slopes_of_a_profile_are_its_differences(path):
@@ -110,7 +110,7 @@ def test_predictions_err_by_second_order():
     """With small residuals the tangent is exact: half the step leaves a quarter of the error."""
     exact = decay().with_data(decay_data(0, noise=0.0))
     base = likelihood(exact, DECAY_TRUTH, SingleShooting(), "test")
-    path = ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base.search, 1e-12))
+    path = ShootingPath(base, HeldLine((1,), np.ones(1)), quick(base, 1e-12))
     errors = []
     for at in (0.04, 0.08):
         guess = path._predicted(at, path.origin)[0]
@@ -120,7 +120,7 @@ def test_predictions_err_by_second_order():
 
 def test_a_correction_that_is_counted_in_is_nearly_the_optimum(path):
     """With 1e-3 of the rise left the value is right to 1e-4 of it."""
-    rough = ShootingPath(path.base, path.line, quick(path.base.search, 1e-3 * 3.84))
+    rough = ShootingPath(path.base, path.line, quick(path.base, 1e-3 * 3.84))
     for at in (-0.2, 0.1, 0.3, 0.5):
         one, other = (p.point(at, p.origin) for p in (rough, path))
         assert one.cost == pytest.approx(other.cost, abs=1e-4 * 3.84)
