@@ -5,9 +5,10 @@ The posterior of a problem's unknowns: the likelihood of the fit, with what is k
     log p = -1/2 sum of squares              sigma known
     log p = -m/2 log(sum of squares)         sigma unknown: one scale for all, integrated out under
                                              the prior 1 / sigma (Box & Tiao 1973)
-            - 1/2 sum ((q - mean) / deviation)^2 over the normal priors
+            + sum of the logarithms of the priors' densities
 
-inside the bounds, which are uniform priors, and zero outside.
+inside the bounds, which are uniform priors, and zero outside. Densities are those of the unknowns
+q themselves: the prior of log q has the density p(log q) / q.
 """
 
 import warnings
@@ -28,6 +29,7 @@ from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
+from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_draws
@@ -64,7 +66,7 @@ class Posterior:
             return -np.inf
         known = self.base.problem.sigma_known
         fit = -squares / 2 if known else -len(residual) / 2 * np.log(squares)
-        return float(fit + sum(p.log_density(float(x[i])) for i, p in self._priors))
+        return float(fit + sum(_log_density(p, float(x[i])) for i, p in self._priors))
 
     def walkers(self, count: int, random: np.random.Generator) -> FloatArray:
         """(count, n) starts, spread as the linearised errors say; anywhere where these do not.
@@ -89,6 +91,14 @@ class Posterior:
 
         nearer = ((inside(x + step * 0.5**k) for k in range(HALVINGS)) for step in away)
         return np.array([next((p for p in own if np.isfinite(self(p))), x) for own in nearer])
+
+
+def _log_density(prior: NormalPrior | Prior, x: float) -> float:
+    """Of the unknown itself, where the prior may be one of its logarithm; up to a constant."""
+    is_logarithm = isinstance(prior, Prior) and prior.scale != "lin"
+    if not is_logarithm:
+        return prior.log_density(x)
+    return prior.log_density(x) - float(np.log(x)) if x > 0 else -np.inf
 
 
 INSTALL = "pip install 'igpe[mcmc]'"
@@ -195,7 +205,7 @@ def sample(
 ) -> Samples:
     """Draw samples from the posterior.
 
-    Unknowns have their normal priors where these are given, and otherwise uniform priors within the
+    Unknowns have their priors where these are given, and otherwise uniform priors within the
     bounds. If sigma is unknown, it is integrated out (see the docstring of this module). Unknowns
     without finite bounds have a flat prior; if the data do not determine these unknowns, the
     posterior may not exist.

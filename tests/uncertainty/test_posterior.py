@@ -57,6 +57,20 @@ def test_densities_are_those_of_the_fit_and_the_priors():
     assert posterior(np.array([0.0, 1.0])) == -np.inf
 
 
+@pytest.mark.parametrize(("scale", "base"), [("log10", np.log(10)), ("log", 1.0)])
+def test_a_prior_of_the_logarithm_is_a_density_of_the_unknown(scale, base):
+    """The same knowledge in two forms has one posterior."""
+    forms = (
+        igpe.losses.Prior("normal", (-0.3, 0.2), scale),
+        igpe.losses.Prior("log-normal", (-0.3 * base, 0.2 * base)),
+    )
+    points, differences = np.array([[1.1, 0.4], [1.0, 1.7]]), []
+    for prior in forms:
+        fit = likelihood(decay(priors={"km": prior}), DECAY_TRUTH, SingleShooting(), "test")
+        differences.append(np.diff([Posterior(fit)(x) for x in points])[0])
+    assert differences[0] == pytest.approx(differences[1], rel=1e-9)
+
+
 def test_walkers_begin_inside_and_apart():
     """Also where the data determine only a product."""
     base = likelihood(product(), PRODUCT_NEAR, SingleShooting(), "test")
