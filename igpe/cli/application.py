@@ -139,18 +139,18 @@ def _write(
 
         head = {"command": command, "igpe": own_version(), "format": FORMAT}
         head |= {"complete": is_complete, "notes": []}
-        written = write_json(plain({**head, **body}), None)
+        content = write_json(plain({**head, **body}), None)
         if str(json) == "-":
-            typer.echo(written)
+            typer.echo(content)
         else:
-            write(json, written + "\n")
-            _written(json)
+            write(json, content + "\n")
+            written(json)
     if picture is not None and picture[1] is not None:
         _save(picture[0], picture[1])
-        _written(picture[1])
+        written(picture[1])
     if page is not None:
         page[0]()
-        _written(page[1])
+        written(page[1])
 
 
 def _in_lines(text: str) -> str:
@@ -163,7 +163,8 @@ def _in_lines(text: str) -> str:
     return "\n".join(lines)
 
 
-def _written(file: Path) -> None:
+def written(file: Path) -> None:
+    """Tell that a file is there."""
     typer.echo(f"Written: {file}", err=True)
 
 

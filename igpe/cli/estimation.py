@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from igpe.cli.application import answer, rows
+from igpe.cli.application import answer, rows, written
 from igpe.cli.options import (
     DataFile,
     JsonFile,
@@ -91,6 +91,7 @@ def estimate(
         body |= objective | {"petab": [] if errors is None else rows(errors, "name")}
         if petab is not None:
             write_petab_parameters(result, model, petab, errors)
+            written(petab)
 
     is_interrupted = result.status is Status.INTERRUPTED
     answer(

@@ -38,6 +38,7 @@ def test_estimate_on_the_command_line(tmp_path):
     yaml, table = small.write(tmp_path), tmp_path / "out.tsv"
     done = run("estimate", yaml, "--json", "-", "--petab", table)
     assert done.exit_code == 0, done.output
+    assert f"Written: {table}" in done.stderr.splitlines()
     found = json.loads(done.stdout)
     problem = igpe.petab.read_petab(yaml)
     objective = igpe.petab.petab_objective(problem, found["parameters"])
