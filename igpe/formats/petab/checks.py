@@ -58,6 +58,51 @@ def refuse_other_version(path: Path, config: Mapping[str, Any], version: int) ->
                 )
 
 
+def explained(path: Path, config: Mapping[str, Any]) -> str:
+    """Sentences on the rows in which numbers are missing; empty if there are none."""
+    found = ""
+    for kind, name, table in _tables(path, config):
+        for column, is_wrong, needs in _WRONG.get(kind, lambda _: ())(table):
+            if is_wrong.any():
+                rows = [int(n) + 1 for n in table.index[is_wrong][:5]]
+                found += f"Rows {rows} of '{name}' have {needs} in the column '{column}'. "
+    return found
+
+
+Wrong = tuple[str, "pd.Series[bool]", str]
+"""A column, in which rows it is wrong, and what these have."""
+
+
+def _no_numbers(cells: "pd.Series[str]") -> "pd.Series[bool]":
+    return pd.to_numeric(cells, errors="coerce").isna()
+
+
+def _of_measurements(table: pd.DataFrame) -> Iterator[Wrong]:
+    for column in table.columns.intersection(["time", "measurement"]):
+        yield column, _no_numbers(table[column]), "no number"
+
+
+def _of_parameters(table: pd.DataFrame) -> Iterator[Wrong]:
+    cells = table.apply(lambda column: column.str.strip())
+    if "estimate" in cells:
+        flags = cells["estimate"].str.lower()
+        yield "estimate", ~flags.isin([*YES, *NO]), "neither 0 nor 1 (PEtab 2: true or false)"
+        for column in cells.columns.intersection(["lowerBound", "upperBound"]):
+            yield column, flags.isin(YES) & _no_numbers(cells[column]), "no number"
+    if "nominalValue" in cells:
+        values = cells["nominalValue"]
+        yield "nominalValue", (values != "") & _no_numbers(values), "no number"
+    if {"objectivePriorType", "objectivePriorParameters"} <= set(cells):
+        given = cells["objectivePriorParameters"].str.split(";")
+        is_pair = given.map(lambda p: len(p) == 2 and not _no_numbers(pd.Series(p)).any())  # noqa: PLR2004
+        is_prior = cells["objectivePriorType"] != ""
+        yield "objectivePriorParameters", is_prior & ~is_pair, "no two numbers separated by ';'"
+
+
+YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")
+_WRONG = {"measurement": _of_measurements, "parameter": _of_parameters}
+
+
 def _tables(path: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Kind ("measurement"), name and cells of each table that can be read."""
     for key, name in named(config):

@@ -447,13 +447,27 @@ def _require_file(path: Path, key: str, name: Any) -> None:
     (_require_xml if key in ("sbml_files", "model_files") else _require_table)(file)
 
 
+def _require_tabs(file: Path, head: bytes) -> None:
+    """Raise DataError if the first line of a table has commas or semicolons instead of tabs."""
+    if b"\t" not in head and (b"," in head or b";" in head):
+        raise DataError(
+            f"'{file}' is not a tab-separated table: its first line is "
+            f"'{head.decode(errors='replace').strip():.80}'. Save the table with tabs between the "
+            "columns."
+        )
+
+
 def _require_table(file: Path) -> None:
     """A table of moderate size whose formulas are; what is no formula is left to PEtab."""
     content = read(file, MOST_TABLE)
-    columns = content.partition(b"\n")[0].count(b"\t") + 1
+    head = content.partition(b"\n")[0]
+    columns = head.count(b"\t") + 1
+    _require_tabs(file, head)
     require_cells(file, content.count(b"\n") + content.count(b"\r") + 1, columns)
     try:
         table = pd.read_csv(BytesIO(content), sep="\t", dtype=str, keep_default_na=False)
+    except UnicodeDecodeError as error:
+        raise DataError(f"'{file}' is not encoded in UTF-8. Save the table as UTF-8.") from error
     except (ValueError, pd.errors.ParserError, OverflowError) as error:
         raise DataError(f"'{file}' is not a tab-separated table: {str(error)[:200]}") from error
     for text in (t for column in table.columns for t in table[column].astype(str).unique()):

@@ -4,6 +4,7 @@ Each simulation condition, in version 2 each experiment, becomes an experiment o
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.errors import DataError, IgpeError, ProblemError
+from igpe.formats.petab.checks import explained
 from igpe.formats.petab.conditions import (
     ConditionModel,
     Conditions,
@@ -75,10 +77,11 @@ def read_petab(path: str | Path) -> Problem:
     except (IgpeError, OSError):
         raise
     except Exception as error:  # of the libraries, which do not expect every file
-        raise DataError(
-            f"'{path}' could not be read as a PEtab problem ({type(error).__name__}: "
-            f"{str(error)[:200]}). Check it with `petablint`."
-        ) from error
+        why = f"{type(error).__name__}: {str(error)[:200]}. Check it with `petablint`."
+        with suppress(Exception):
+            rows = explained(Path(path), petab_config(Path(path)))
+            why = f"{rows}Correct the files." if rows else why
+        raise DataError(f"'{path}' could not be read as a PEtab problem. {why}") from error
 
 
 def _read(path: Path) -> Problem:
@@ -88,6 +91,11 @@ def _read(path: Path) -> Problem:
     tables = read_tables(path, config)
     table = tables.parameters
     free = table[table["estimate"].astype(int) == 1]
+    if free.empty:
+        raise DataError(
+            f"'{path}' estimates no parameter: in the parameter table, `estimate` is 1 (PEtab 2: "
+            "true) in no row. Set it for the parameters that igpe should estimate."
+        )
     fixed = table.drop(free.index)["nominalValue"]
     lost = [str(n) for n, v in fixed.items() if not np.isfinite(v)]
     if lost:

@@ -17,12 +17,11 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from igpe.core.errors import DataError
-from igpe.formats.petab.checks import refuse_other_version
+from igpe.formats.petab.checks import explained, refuse_other_version
 from igpe.formats.petab.conditions import Period, Timeline
 from igpe.formats.petab.formulas import (
     inserted,
     library,
-    named,
     parsed,
     plain,
     quiet,
@@ -44,6 +43,7 @@ CONDITION, BEFORE = "simulationConditionId", "preequilibrationConditionId"
 PLACEHOLDERS = ("observableParameters", "noiseParameters")
 NUMBERS = {"time", "measurement"}  # columns in which rows of one kind differ
 CRASHED = "Validation task"  # how messages begin of a check that itself failed
+REVERSED = "lowerBound greater than upperBound"  # how messages begin of bounds
 TIMELINE = "timeline"  # column of the measurements: which timeline a row belongs to
 
 
@@ -106,6 +106,7 @@ def _at_rest(tables: Tables) -> Tables:
 
 
 def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
+    _require_one_problem(path, config)
     try:
         with quiet():
             petab = library("petab.v1").Problem.from_yaml(dict(config), base_path=str(path.parent))
@@ -145,6 +146,21 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
     )
 
 
+def _require_one_problem(path: Path, config: Mapping[str, Any]) -> None:
+    problems = config.get("problems")
+    if not problems:
+        raise DataError(
+            f"'{path}' is not a valid PEtab problem of version 1 or 2: it has the entries "
+            f"{list(config)}, but no entry `problems` with the names of the tables. Give the YAML "
+            "file of a PEtab problem."
+        )
+    if isinstance(problems, list) and len(problems) > 1:
+        raise DataError(
+            f"'{path}' lists {len(problems)} problems, but igpe reads one at a time. Write a YAML "
+            "file for each of them."
+        )
+
+
 def _brief(petab: Any) -> Any:
     """The problem with one measurement of those that differ in time and value alone.
 
@@ -182,11 +198,11 @@ def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> N
     kept = [m for m in kept if not m.startswith(CRASHED)] or [
         m.split(" Traceback")[0] for m in kept
     ]
+    rows = explained(path, config)
+    if "Bound" in rows:  # PEtab compares bounds that are missing, too
+        kept = [m for m in kept if not m.startswith(REVERSED)] or ["Bounds are missing"]
     said = " ".join(m if m.endswith(".") else f"{m}." for m in dict.fromkeys(kept))
-    raise DataError(
-        f"PEtab's check of '{path}' reports: {said} {_without_numbers(path, config)}"
-        "Correct the files."
-    )
+    raise DataError(f"PEtab's check of '{path}' reports: {said} {rows}Correct the files.")
 
 
 def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exception) -> DataError:
@@ -199,21 +215,8 @@ def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exceptio
     said = " ".join(said.split()).rstrip(".")
     return DataError(
         f"'{path}' is not a valid PEtab problem of version {version}: {said}. "
-        f"{_without_numbers(path, config)}Correct the files."
+        f"{explained(path, config)}Correct the files."
     )
-
-
-def _without_numbers(path: Path, config: Mapping[str, Any]) -> str:
-    """Which rows of the measurement tables have no numbers; empty if all have."""
-    found = ""
-    for name in (n for key, n in named(config) if key == "measurement_files"):
-        table = pd.read_csv(path.parent / name, sep="\t", dtype=str)
-        for column in table.columns.intersection(["time", "measurement"]):
-            lost = table.index[pd.to_numeric(table[column], errors="coerce").isna()]
-            if len(lost):
-                rows = [int(n) + 1 for n in lost[:5]]
-                found += f"Rows {rows} of '{name}' have no number in the column '{column}'. "
-    return found
 
 
 def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:

@@ -474,6 +474,62 @@ def test_one_wrong_row_is_named(tmp_path, table, change, says):
         igpe.petab.read_petab(small.write(tmp_path, **{table: given}))
 
 
+WRONG_FILES = [
+    (
+        "measurements",
+        {"measurement": ["0,6", *["1"] * 9]},
+        r"Rows \[1\] of 'mea.*n 'measurement'\.",
+    ),
+    (
+        "measurements",
+        {"time": ["1", "2 h", *["1"] * 8]},
+        r"Rows \[2\] of 'measur.* column 'time'\.",
+    ),
+    ("parameters", {"estimate": ["yes", "1", "1"]}, r"Rows \[1\] .* neither 0 nor 1 .* 'estimate'"),
+    (
+        "parameters",
+        {"objectivePriorType": "normal", "objectivePriorParameters": ["1;2", "0.5", "1;2"]},
+        r"Rows \[2\] of 'parameters.tsv' have no two numbers separated by ';'",
+    ),
+    (
+        "parameters",
+        {"lowerBound": "", "upperBound": ["", "9", "9"]},
+        r"s are missing\. Rows \[1, 2",
+    ),
+    ("parameters", {"estimate": "0"}, "problem.yaml' estimates no parameter: .* Set it"),
+]
+
+
+@pytest.mark.parametrize(("table", "columns", "says"), WRONG_FILES)
+def test_what_only_the_files_tell_is_told_by_rows(tmp_path, table, columns, says):
+    """PEtab's library fails, or compares bounds that are missing, without a word of the rows."""
+    given = {"measurements": small.measurements(), "parameters": small.PARAMETERS}[table]
+    with pytest.raises(igpe.errors.DataError, match=says) as caught:
+        igpe.petab.read_petab(small.write(tmp_path, **{table: given.assign(**columns)}))
+    assert "Error:" not in str(caught.value)
+    assert "greater than" not in str(caught.value)
+
+
+def test_other_separators_and_encodings_are_told(tmp_path):
+    yaml, table = small.write(tmp_path), tmp_path / "measurements.tsv"
+    text = table.read_text()
+    for mark in ",;":
+        table.write_text(text.replace("\t", mark))
+        with pytest.raises(igpe.errors.DataError, match=f"observableId{mark}.* Save .* with tabs"):
+            igpe.petab.read_petab(yaml)
+    table.write_bytes(text.replace("oA", "oÄ").encode("latin1"))
+    with pytest.raises(igpe.errors.DataError, match=r"not encoded in UTF-8\. Save"):
+        igpe.petab.read_petab(yaml)
+
+
+def test_two_problems_in_one_file_are_told(tmp_path):
+    yaml = small.write(tmp_path)
+    head, _, problem = yaml.read_text().partition("problems:\n")
+    yaml.write_text(f"{head}problems:\n{problem}{problem}")
+    with pytest.raises(igpe.errors.DataError, match="lists 2 problems, but igpe reads one"):
+        igpe.petab.read_petab(yaml)
+
+
 @pytest.mark.parametrize("table", ["observables", "conditions", "parameters"])
 def test_ids_that_occur_twice_are_named(tmp_path, table):
     given = getattr(small, table.upper())
