@@ -94,6 +94,14 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         return self.replications.loc[good, list(self.estimate)].astype(float)
 
     @property
+    def sigma_drawn(self) -> FloatArray:
+        """Sigma of each converged refit, as a multiple of the residuals' standard deviation."""
+        good = self.parameters.index
+        if WIDER not in self.replications:
+            return np.ones(len(good))
+        return np.asarray(self.replications.loc[good, WIDER], dtype=float)
+
+    @property
     def failed(self) -> int:
         """Number of refits that did not converge; the intervals do not use them."""
         return len(self.replications) - len(self.parameters)
@@ -129,10 +137,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
             ends = np.array([tail, 1 - tail])
             low, high = _quantiles(values, ends)
             lower, upper = _quantiles(values, _bca(values, value, ends, self.acceleration[name]))
-            wider = 1.0
-            if WIDER in self.replications:
-                wider = self.replications.loc[self.parameters.index, WIDER].to_numpy(dtype=float)
-            level = value + (values - value) / wider  # as if sigma were known
+            level = value + (values - value) / self.sigma_drawn  # as if sigma were known
             error = float(np.std(level, ddof=1)) if len(values) > 1 else np.nan
             bias = float(np.mean(level)) - value if len(values) else np.nan
         return {

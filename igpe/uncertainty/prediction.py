@@ -68,13 +68,15 @@ class PredictedTrajectory(NamedTuple):
     def drawn(self, replications: Bootstrapped) -> Iterator[pd.DataFrame]:
         """Percentiles over refits; measurements get normal errors, the same at every time.
 
+        Where sigma is unknown, these have the sigma that was drawn for the refit.
         Infinite where a quantity depends on what is not determined: refits do not show it.
         """
         simulation = self._prepared(sensitivities=False)
         centre = self._integrated(simulation, self.base.x)
         vectors = replications.parameters[list(self.base.box.names)].to_numpy(dtype=float)
         runs = [simulation.run(x[self.run.index]) for x in vectors]
-        usable = [r for r in runs if r.status.usable]
+        is_usable = np.array([r.status.usable for r in runs], dtype=bool)
+        usable, wider = [r for r in runs if r.status.usable], replications.sigma_drawn[is_usable]
         if len(usable) < 2:  # noqa: PLR2004
             raise ProblemError(
                 "Fewer than two replications can be integrated; use more replications."
@@ -85,7 +87,8 @@ class PredictedTrajectory(NamedTuple):
         lost = list(self.linearised()) if self.base.errors.undetermined.any() else []
         for k, name in enumerate(self.names):
             values = np.array([self._quantity(r, name)[0] for r in usable])
-            noisy = values + np.array([self._sigma(r, name) for r in usable]) * errors
+            sigma = np.array([self._sigma(r, name) for r in usable]) * wider[:, None]
+            noisy = values + sigma * errors
             low, high, below, above = (
                 end
                 for drawn in (values, noisy)

@@ -63,6 +63,19 @@ def test_bands_at_an_estimated_standard_deviation_are_those_of_the_same_number()
     assert found[numbers].to_numpy() == pytest.approx(expected[numbers].to_numpy(), rel=1e-4)
 
 
+def test_bands_of_refits_are_students_where_few_measurements_tell_sigma():
+    """3 degrees of freedom: of measurements as of the mean."""
+    table = line(None).experiments[0].table().reset_index()[["time", "A"]].iloc[:5]
+    run = igpe.Experiment(table, start={"A": igpe.Unknown(-20, 20)}, start_time=0.0)
+    problem = igpe.Problem(line_model, parameters=["k"], experiments=run)
+    drawn = bootstrap(problem, NEAR_LINE, replications=600)
+    linear, refits = (
+        predict(problem, NEAR_LINE, [1.5], replications=r).table.iloc[0] for r in (None, drawn)
+    )
+    for low, high in (("lower", "upper"), ("band_lower", "band_upper")):
+        assert refits[high] - refits[low] == pytest.approx(linear[high] - linear[low], rel=0.15)
+
+
 def test_a_noise_model_gives_the_standard_deviation_of_a_new_measurement_at_its_prediction():
     """Beyond the measurements and between them; nearer to 0 than a tenth of them at that tenth."""
     problem, noise = line(igpe.Noise(relative=0.1)), igpe.Noise(absolute=0.05, relative=0.1)
