@@ -30,6 +30,7 @@ ENOUGH = 1e-4  # of an efficiency: a round that brings less is the last
 BROKEN = 1e3  # loss of a design that cannot be integrated
 STEPS = 150  # of the local search
 FEWEST = 16  # random experiments of the pool, even if they violate constraints
+SAMPLED = 64  # experiments of the pool whose samples are chosen, where the criterion is not concave
 SHARES = (0.5, 0.25, 0.75, 0.9)  # of the budgets for the first numbers of local searches
 
 
@@ -178,6 +179,7 @@ class DesignSearch:
             ]
             improved = map(self._improved, begins, shares)
             candidates += (one for one in improved if one is not None)
+            candidates += self._from_samples([cube for cube, _ in pool])
             # the samples of the best design are sought from random choices as well
             if candidates:
                 best = max(range(len(candidates)), key=lambda i: candidates[i].rank)
@@ -222,6 +224,23 @@ class DesignSearch:
         values = tuple(one.chosen.value for one in candidates if one.violation == violation)
         chosen = chosen._replace(taken=chosen.taken[order], weights=chosen.weights[order])
         return BestDesign(design[order], chosen, values, tuple(violated))
+
+    def _from_samples(self, cubes: Sequence[FloatArray]) -> list[SampledDesign]:
+        """Local searches from those of a pool that are best with samples of their own.
+
+        Only for criteria that are not concave: equal shares of all samples, with which the others
+        begin, tell little of them, as a sample in a bad place is a loss.
+        """
+        if self.posed.judge.criterion.concave:
+            return []
+        rng, n = np.random.default_rng(self.seed), min(len(cubes), SAMPLED)
+        groups = np.column_stack([rng.permutation(n) for _ in range(self.count)])
+        tried = (self._allowed(np.array(cubes)[group].ravel()) for group in groups)
+        sampled = [one for c in tried if (one := self._sampled(c, thorough=False)) is not None]
+        best = sorted(sampled, key=lambda one: one.rank, reverse=True)[: self.starts]
+        moved = (self._improved(self._cube(one.design), 1.0, one.chosen) for one in best)
+        pairs = zip(best, moved, strict=True)
+        return [a if b is None else max(a, b, key=lambda one: one.rank) for a, b in pairs]
 
     def _finished(self, best: SampledDesign) -> SampledDesign:
         """The same numbers, the samples sought more thoroughly."""

@@ -2,7 +2,10 @@
 
 import kinetics
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 
 import igpe
 
@@ -112,3 +115,38 @@ def test_the_roundest_ellipsoid_is_rounder_than_the_smallest():
     assert round_one < other
     assert plan.after == pytest.approx(round_one, rel=1e-4)
     assert np.isnan(plan.efficiency)
+
+
+@pytest.mark.slow
+def test_the_roundest_ellipsoid_beside_measurements_is_found():
+    """A grid of S0 and E finds 55.5 at (7.6, 2.0); searches from equal shares ended at 75.4."""
+
+    def inhibited(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.S, m.E = pyo.Var(m.t), pyo.Param(initialize=1.0, mutable=True)
+        m.dS = dae.DerivativeVar(m.S)
+        m.vm, m.Km, m.Ki = (pyo.Var(bounds=b) for b in ((0.1, 20), (0.01, 20), (0.05, 50)))
+        m.rate = pyo.Constraint(
+            m.t,
+            rule=lambda m, t: (
+                m.dS[t] == -m.vm * m.E * m.S[t] / (m.Km + m.S[t] + m.S[t] ** 2 / m.Ki)
+            ),
+        )
+        return m
+
+    values = [3.46, 2.92, 1.67, 0.31, 0.03]
+    run = igpe.Experiment(
+        pd.DataFrame({"time": [0.5, 1, 2, 3, 4], "S": values}), start={"S": 4.0}, start_time=0.0,
+        inputs={"E": 1.0}, sigma=igpe.Noise(absolute=0.02, relative=0.03),
+    )  # fmt: skip
+    problem = igpe.Problem(inhibited, parameters=["vm", "Km", "Ki"], experiments=run)
+    plan = igpe.design(
+        problem,
+        {"vm": 2.0, "Km": 0.8, "Ki": 3.0},
+        free={"S": P.Between(0.5, 10), "E": P.Between(0.2, 2)},
+        times=P.Sampling(np.arange(1, 25) / 4, at_most=4),
+        criterion=P.ModifiedE(),
+        starts=2,
+    )
+    assert plan.after < 55
