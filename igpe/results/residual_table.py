@@ -31,15 +31,18 @@ FOLLOWED = 0.75  # leverage from where a residual has less than half of the meas
 COLUMNS = ["experiment", "name", "test", "statistic", "p", "verdict"]
 
 
-def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.DataFrame:
+def residual_table(
+    points: pd.DataFrame, squares: float, degrees: int, *, robust: bool = False
+) -> pd.DataFrame:
     """One row for each test of each measured quantity, and the chi-squared test of all.
 
     points   columns experiment, name, time, residual, sigma, and leverage if it is known
     squares  weighted sum of squares; nan where the objective is no such sum
+    robust   as in `outliers`
     returns  columns experiment, name, test, statistic, p, verdict (a sentence)
     """
     standard, known = standardised(points), sigma_known(points)
-    odd, left = _oddness(points, degrees, robust=math.isnan(squares))
+    odd, left = _oddness(points, degrees, robust=robust)
     tests: list[tuple[str, str, Tested]] = []
     if known and degrees > 0 and math.isfinite(squares):
         tests.append(("", "", _chi_squared(squares, degrees)))

@@ -192,6 +192,11 @@ class ResultData:
         return {p.name: p.value for p in self.estimates}
 
     @property
+    def is_robust(self) -> bool:
+        """Return True if the objective is a robust loss, neither squares nor a likelihood."""
+        return bool(self.criterion) and not self.criterion.startswith(LIKELIHOOD)
+
+    @property
     def relative_sigma(self) -> dict[str, float]:
         """Map each quantity to its relative standard deviation, if the fit estimated several."""
         if "relative_sigma" not in self.points:
@@ -271,7 +276,8 @@ class ResultData:
         limit of detection (fitted value less than 3 sigma above the limit).
         """
         squares = math.nan if self.criterion or self.other_priors else self.objective
-        return residual_table(above_limits(self.points), squares, self.degrees)
+        points = above_limits(self.points)
+        return residual_table(points, squares, self.degrees, robust=self.is_robust)
 
     def outliers(self) -> pd.DataFrame:
         """Return the rows of `points` with too large a studentised residual (Bonferroni, p < 0.05).
@@ -279,7 +285,7 @@ class ResultData:
         If the loss is robust and standard deviations are unknown, the scale of the residuals is
         computed from their median size.
         """
-        return outliers(above_limits(self.points), self.degrees, robust=bool(self.criterion))
+        return outliers(above_limits(self.points), self.degrees, robust=self.is_robust)
 
     def combinations(self) -> pd.DataFrame:
         """Return combinations of the unknowns, the least accurate one first.

@@ -15,7 +15,6 @@ from igpe.core.names import in_words
 from igpe.numerics.statistics.lack_of_fit import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
-from igpe.results.result_data import LIKELIHOOD
 
 FEW = 3  # pairs of nested models that each get a sentence
 CHANCE = 0.05  # of a likelihood ratio
@@ -63,7 +62,7 @@ def compare_models(
         raise ProblemError(
             "compare_models needs at least two models: compare_models({'a': one, 'b': other})."
         )
-    refuse_robust([name for name, result in results.items() if _is_robust(result)])
+    refuse_robust([name for name, result in results.items() if result.is_robust])
     _check_same(results)
     pairs = dict(_by_names(results) if nested is None else nested)
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
@@ -90,10 +89,6 @@ def refuse_robust(names: Sequence[str]) -> None:
             "or L1) is not a likelihood. Omit the argument `loss`, and remove outliers from the "
             "data instead (see `result.outliers()`). Remove the same outliers for every model."
         )
-
-
-def _is_robust(result: Result) -> bool:
-    return bool(result.criterion) and not result.criterion.startswith(LIKELIHOOD)
 
 
 def _estimated(result: Result) -> set[str]:

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from michaelis_menten import decay
+from one_state import one_state
+from scipy import stats
 from scipy.special import lambertw
 from small_problems import TIMES, line
 from zoo import ZOO
@@ -46,6 +48,23 @@ def test_an_outlier_is_flagged_and_told():
     assert list(flagged["time"]) == [TIMES[4]]
     assert any(f"measurement at time {TIMES[4]:g}" in n for n in found.actions)
     assert found.points["leverage"].sum() == pytest.approx(2)
+
+
+def test_outliers_beside_an_estimated_sigma_are_judged_by_students_t():
+    """A likelihood is no robust loss: no median size counts as known."""
+    times = np.linspace(0.3, 6, 12)
+    noise = 0.1 * np.random.default_rng(3).standard_normal(12)
+    noise[5] = 0.35
+    run = np.exp(-0.4 * times) + noise
+    sigma, bounds = {"x": igpe.EstimatedSigma("sd")}, {"k": (0.01, 5), "sd": (1e-3, 2)}
+    found = igpe.estimate(one_state(lambda m, x: -m.k * x, bounds, (times, run), sigma))
+    points, degrees = found.points, 10
+    off = points["residual"] / np.sqrt(1 - points["leverage"])
+    rest = np.sqrt((np.sum(points["residual"] ** 2) - off**2) / (degrees - 1))
+    odd = (off / rest).abs().max()
+    tests = found.residual_tests().set_index("test")
+    assert abs(tests.loc["outlier", "statistic"]) == pytest.approx(odd, rel=1e-4)
+    assert tests.loc["outlier", "p"] == pytest.approx(24 * stats.t.sf(odd, degrees - 1), rel=1e-3)
 
 
 def test_no_measurement_is_an_outlier_where_the_model_misses_all():
