@@ -29,7 +29,7 @@ from igpe.planning.design_variables import DesignVariable, Sampling
 from igpe.planning.information import DOptimal, determined
 from igpe.planning.plan import LaboratoryPlan, PlannedExperiment
 from igpe.planning.planned_model import PlannedSensitivities
-from igpe.planning.rival_design import BoxHill, Discriminating, RivalDesign
+from igpe.planning.rival_design import BoxHill, Discriminating, RivalDesign, RivalPair
 from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
@@ -256,21 +256,60 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
     Where i is right and j fitted again, the difference of their sums of squares is about normal
     with mean lambda and variance 4 lambda.
     """
-    rows = []
+    rows, count = [], int(best.chosen.taken.sum())
     ordered = replace(design, pairs=BoxHill().pairs(dict.fromkeys(design.posed, 1.0)))
     for pair in ordered.pairs:
         gained = DesignSearch(ordered, [pair], 1, 1, 0).information(best.design)
         assert gained is not None, "the search returns only designs that can be integrated"
         (taken,) = gained.taken_rows(best.chosen.taken)
         all_rows = np.vstack([ordered.known(pair), taken])
-        variance = determined(all_rows).covariance[0, 0]
-        expected = 1 / variance if np.isfinite(variance) and variance > 0 else 0.0
+        squared = determined(all_rows).covariance[0, 0]
+        expected = 1 / squared if np.isfinite(squared) and squared > 0 else 0.0
         expected = expected if expected > NOTHING else 0.0
         before = deltas[pair.rival] - deltas[pair.right]
-        reached = (before + expected - FAR) / (2 * np.sqrt(expected)) if expected else -np.inf
+        needed, variance = _needed(design, pair, deltas, count)
+        spread = np.sqrt(4 * expected + variance)
+        reached = (expected - needed) / spread if expected else -np.inf
         rows.append((pair.right, pair.rival, before, expected, float(ndtr(reached))))
     columns = ["right", "rival", "delta_before", "expected", "power"]
     return pd.DataFrame(rows, columns=columns).set_index(["right", "rival"])
+
+
+def _needed(
+    design: RivalDesign, pair: RivalPair, deltas: Mapping[str, float], count: int
+) -> tuple[float, float]:
+    """By how much new measurements must raise the rival's sum of squares, and the variance of this.
+
+    Where sigma is unknown, AICc is n log S and a penalty, so that a rise r of S changes it by
+    n log(1 + r / S): by much less than r, if r is large. S is in units of the variance that the
+    first rival leaves: of that one, its degrees of freedom.
+
+    count  new measurements
+    """
+    if design.first.sigma_known:
+        return FAR - deltas[pair.rival] + deltas[pair.right], 0.0
+    old, sigmas = design.first.full.size, max(len(design.first.full.relative_sigma), 1)
+    right, rival = design.posed[pair.right], design.posed[pair.rival]
+
+    def share(delta: float, n: int, k: int, k_other: int) -> float:
+        """By which S of another model exceeds that of one where its AICc is larger by delta."""
+        sizes = (k_other + sigmas, k + sigmas)
+        if n <= max(sizes) + 1:
+            return np.inf
+        other, own = (2 * m * n / (n - m - 1) for m in sizes)  # 2 k + 2 k (k + 1) / (n - k - 1)
+        return float(np.expm1((delta - other + own) / n))
+
+    def squares(name: str) -> float:
+        """S of a rival in the old measurements."""
+        first, k = next(iter(design.posed)), len(design.first.full.box)
+        more = share(deltas[name] - deltas[first], old, k, len(design.posed[name].full.box))
+        return (old - k) * (1 + (more if np.isfinite(more) else 0.0))
+
+    most = share(FAR, old + count, len(right.space.names), len(rival.space.names))
+    if not np.isfinite(most):
+        return np.inf, 0.0
+    own = squares(pair.right)
+    return (own + count) * most - squares(pair.rival) + own, 2 * count * most**2
 
 
 def _course(

@@ -201,6 +201,11 @@ class PairRows:
         return with_slopes(self.rows, design, self.bounds)
 
 
+def _variance(posed: DesignProblem) -> float:
+    """Of a measurement of weight 1, as the existing experiments tell it."""
+    return posed.existing.at(posed.values, posed.sizes).variance
+
+
 @dataclass(frozen=True)
 class RivalDesign:
     """What `DesignSearch` needs to tell rivals apart; its scenarios are pairs.
@@ -276,10 +281,14 @@ class RivalDesign:
 
     @cached_property
     def _known(self) -> dict[str, FloatArray]:
-        """Rival -> (m, width) rows of what is known of its unknowns."""
-        result = {}
+        """Rival -> (m, width) rows of what is known of its unknowns.
+
+        In units of the noise that the first rival leaves, as that of new measurements, where sigma
+        is unknown: worse rivals leave more, but one of the rivals is right.
+        """
+        result, variance = {}, _variance(self.first)
         for name, posed in self.posed.items():
-            rows = posed.known(posed.values)
+            rows = posed.known(posed.values) * np.sqrt(_variance(posed) / variance)
             result[name] = np.zeros((len(rows), self.block.width))
             result[name][:, self.block.all_columns(posed)] = rows
         return result

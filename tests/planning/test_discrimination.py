@@ -28,10 +28,10 @@ def exact(name, start, times):
     return start / (1 + k * start * times), -(start**2) * times / (1 + k * start * times) ** 2
 
 
-def problems(measured=None):
+def problems(measured=None, sigma=SIGMA):
     table = pd.DataFrame({"time": TIMES, "A": exact("first", 1.0, TIMES)[0]})
     run = igpe.Experiment(
-        table if measured is None else measured, start={"A": 1.0, "P": 0.0}, sigma=SIGMA
+        table if measured is None else measured, start={"A": 1.0, "P": 0.0}, sigma=sigma
     )
     made = {}
     for name, order in ORDERS.items():
@@ -153,6 +153,31 @@ def test_the_power_is_the_share_of_simulated_experiments(repetitions):
         hits += cost["second"] - cost["first"] > 10
     spread = np.sqrt(power * (1 - power) / repetitions)
     assert hits / repetitions == pytest.approx(power, abs=3.3 * spread + 0.05)  # and nonlinearity
+
+
+def test_the_power_without_sigma_is_that_of_aicc():
+    """AICc is n log S then: a rise of S by many variances changes it by far less."""
+    times, new = np.array([0.4, 0.8, 1.2, 1.6]), np.array([2.0, 2.5, 3.0])
+    old = exact("first", 1.0, times)[0] + SIGMA * np.array([-0.9, 1.0, 0.6, -0.8])
+    rates = np.linspace(0.3, 2.5, 1500)[:, None]
+    curves = {"first": lambda k, t: np.exp(-k * t), "second": lambda k, t: 1 / (1 + k * t)}
+    before = {n: np.sum((h(rates, times) - old) ** 2, axis=1) for n, h in curves.items()}
+    values = {n: {"k": float(rates[np.argmin(s), 0])} for n, s in before.items()}
+    deltas = {n: 4 * np.log(s.min() / before["first"].min()) for n, s in before.items()}
+    made = igpe.planning.discriminate(
+        problems(pd.DataFrame({"time": times, "A": old}), None), values, deltas=deltas,
+        times=list(new), pool=2,
+    )  # fmt: skip
+    noise = np.random.default_rng(1).standard_normal((500, 1, 3))
+    noise *= np.sqrt(before["first"].min() / 3)
+    for right, rival in (("first", "second"), ("second", "first")):
+        drawn = curves[right](values[right]["k"], new) + noise
+        least = {
+            n: (before[n] + np.sum((h(rates, new) - drawn) ** 2, axis=2)).min(axis=1)
+            for n, h in curves.items()
+        }
+        share = np.mean(7 * np.log(least[rival] / least[right]) > 10)
+        assert made.power["power"][(right, rival)] == pytest.approx(share, abs=0.05)
 
 
 def test_what_does_not_fit_is_refused():
