@@ -267,6 +267,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         correlations=problem.correlations,
         likelihood_gain=0.0 if at is None else likelihood_gain(problem, at, errors.held),
         other_priors=tuple(problem.other_priors),
+        prior_level=sum((p.log_density(p.mean) for p in problem.other_priors.values()), 0.0),
         time_unit=problem.unit("time"),
         actions=(*_actions(steps), *_small(problem), *[unconfirmed] * bool(unconfirmed)),
         combined=rank.combined,

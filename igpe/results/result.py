@@ -81,6 +81,8 @@ class Result(ResultData, Stored, name="result", number=1):
                   the logarithms of their densities, and is no sum of squares
     likelihood_gain  how much larger the log-likelihood is at the correlations of errors that
                   maximise it than at those in `correlations` (restricted maximum likelihood)
+    prior_level   sum of the logarithms of the densities of the priors that are not normal, each at
+                  its median; the objective contains it, and comparisons of models do not
     """
 
     @property

@@ -166,6 +166,7 @@ class ResultData:
     correlations: Mapping[str, float] = field(default_factory=dict)
     other_priors: tuple[str, ...] = ()
     likelihood_gain: float = 0.0
+    prior_level: float = 0.0
 
     @property
     def spectra(self) -> pd.DataFrame:

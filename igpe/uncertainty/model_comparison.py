@@ -45,7 +45,8 @@ def compare_models(
     """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; log L includes the prior terms. Where correlations of errors were
+    unknowns and n measurements; log L includes the logarithms of the priors' densities, relative to
+    those at their medians, so that units do not matter. Where correlations of errors were
     estimated, log L is its maximum over the correlations as well. The weights are proportional
     to exp(-delta / 2). A likelihood ratio test compares a nested model with the larger model; it
     uses the chi-squared distribution if sigma is known, and otherwise the F distribution.
@@ -111,7 +112,7 @@ def _row(result: Result) -> dict[str, Any]:
         top = float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
     if "conditional" in result.points:
         top -= float(np.log(result.points["conditional"]).sum())
-    return _criteria(cost, top + result.likelihood_gain, k, n)
+    return _criteria(cost, top + result.likelihood_gain - result.prior_level, k, n)
 
 
 def _in_objective(result: Result) -> BoolArray:
@@ -126,6 +127,7 @@ def _spectral_row(result: Result) -> dict[str, Any]:
     """The same with spectra: of unknown noise, and with all pure spectra as unknowns."""
     rest = result.objective - sum(one.cost for one in result.spectral)  # of concentrations
     top = sum(one.log_likelihood for one in result.spectral) - 0.5 * rest
+    top -= result.prior_level
     k = len(_estimated(result)) + sum(o.eliminated + len(o.squares) for o in result.spectral)
     return _criteria(result.objective, top, k, result.measurements)
 

@@ -35,6 +35,23 @@ def test_criteria_are_their_formulas(results):
     assert table["delta"].min() == 0
 
 
+def test_priors_count_by_their_shape_alone():
+    """One knowledge in two forms has one likelihood, whatever the unit of the unknown."""
+    forms = {
+        "NormalPrior": igpe.losses.NormalPrior(0.6, 0.05),
+        "normal": igpe.losses.Prior("normal", (0.6, 0.05)),
+        "log-normal": igpe.losses.Prior("log-normal", (np.log(0.6), 1e-4)),  # nearly held
+    }
+    fits = {n: igpe.estimate(line(0.2, priors={"k": p}), certify=False) for n, p in forms.items()}
+    held = igpe.estimate(line(0.2).fixing({"k": 0.6}), certify=False)
+    logs = compare_models(fits | {"held": held}).table["log_likelihood"]
+    assert logs["normal"] == pytest.approx(logs["NormalPrior"], abs=1e-4)
+    assert logs["log-normal"] == pytest.approx(logs["held"], abs=1e-3)
+    k = fits["normal"].parameters["k"]
+    plain = stats.norm.logpdf(fits["normal"].points["residual"], scale=0.2).sum()
+    assert logs["normal"] == pytest.approx(plain - ((k - 0.6) / 0.05) ** 2 / 2, abs=1e-5)
+
+
 def test_a_nested_model_has_its_likelihood_ratio(results):
     found = compare_models(results)
     row = found.table.loc["slope 0.6"]
