@@ -144,6 +144,14 @@ def test_inputs_over_the_rows_of_the_table_are_in_the_unit_of_their_times(feed):
     assert igpe.simulate(again, {"k": 0.0}, [2.0])["A"].to_numpy() == pytest.approx([13.0])
 
 
+def test_the_unit_of_an_input_is_refused_and_told():
+    given = run(MINUTES, inputs=["feed"], units={"time": "min", "feed": "mol/min"})
+    with pytest.raises(
+        DataError, match=r"input 'feed', but igpe converts only .* leave 'feed' out"
+    ):
+        Problem(fed, parameters=["k"], experiments=given)
+
+
 def test_other_data_bring_the_columns_that_are_inputs():
     given = run(MINUTES, inputs=["feed"], units={"time": "min"})
     problem = Problem(fed, parameters=["k"], experiments=given)

@@ -199,8 +199,8 @@ class Experiment(Suggesting):
                 times for the same quantity. If you omit the number, igpe estimates the
                 correlation. Steps 1 and 3 treat the errors as independent in any case. None:
                 independent errors
-    units       a dict {column or "time": unit}, for example {"A": "mol/L"}; igpe converts the
-                values to the model's units
+    units       a dict {measured column or "time": unit}, for example {"A": "mol/L"}; igpe converts
+                the values to the model's units. Inputs need the model's units
     columns     a dict {column of the table: name that igpe uses for it}, where the name is a name
                 in the model, `time` or `experiment`; for example {"t / h": "time", "c(A)": "A"}.
                 Omitted columns keep their names

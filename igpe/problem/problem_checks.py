@@ -181,10 +181,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     measurements, result = experiment.measurements, copy.copy(experiment)
     models = dict(experiment.error_models)
     for name, given in experiment.units.items():
-        if name != "time" and not {name, in_logarithms(name)} & set(experiment.measured):
-            raise DataError(
-                f"`units` contains '{name}', but the measured columns are {experiment.measured}."
-            )
+        _require_converted(experiment, name)
         if name == "time":  # a model without any unit takes that of the data
             own = time_unit(instance) or ("" if _has_units(instance) else given)
         elif (series := instance.over_time(name)) is None:
@@ -210,6 +207,21 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         measurements = _converted(measurements, name, factor, offset)
     result.measurements, result.error_models = measurements, MappingProxyType(models)
     return result
+
+
+def _require_converted(experiment: Experiment, name: str) -> None:
+    """Raise DataError for the unit of anything but times and measured columns."""
+    if name == "time" or {name, in_logarithms(name)} & set(experiment.measured):
+        return
+    if name in experiment.inputs:
+        raise DataError(
+            f"`units` contains the input '{name}', but igpe converts only times and measured "
+            f"columns. Give the values of '{name}' in the model's unit (for example K, not degC), "
+            f"and leave '{name}' out of `units`."
+        )
+    raise DataError(
+        f"`units` contains '{name}', but the measured columns are {experiment.measured}."
+    )
 
 
 def _converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
