@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
+from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import deviations
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import residuals_at
@@ -84,7 +85,16 @@ def weighted(weights: Weights, problem: Problem) -> Problem:
             "certificate does not contain one for each measurement. Give the problem that was "
             "certified."
         )
-    return problem.weighted(sizes)
+    return problem.weighted([
+        np.where(_follows(e), own, e.measurements.sigma)
+        for e, own in zip(problem.experiments, sizes, strict=True)
+    ])
+
+
+def _follows(experiment: Experiment) -> BoolArray:
+    """(m,) whether each standard deviation comes from a noise model; others are the problem's."""
+    m = experiment.measurements
+    return np.isin(m.column, [m.names.index(name) for name in experiment.error_models])
 
 
 def fault_of_sigma(weights: Weights, problem: Problem, given: Sequence[Replay]) -> str:

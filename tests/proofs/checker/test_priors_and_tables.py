@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import consecutive
 import numpy as np
+import pandas as pd
 import pytest
 from one_state import one_state
 from zoo import ZOO
@@ -117,3 +119,20 @@ def test_a_region_with_a_noise_model_is_the_profile_with_its_weights() -> None:
     assert outer == pytest.approx([profile.lower, profile.upper], rel=1e-2)
     assert igpe.verify(region, problem)
     assert "noise model for k = " in region.sentence
+
+
+def test_a_number_beside_a_noise_model_is_that_of_the_problem() -> None:
+    """A certificate may not bring a standard deviation of its own where the problem has one."""
+    sigma = {"x1": igpe.Noise(relative=0.05), "x2": 0.02}
+    run = igpe.Experiment(
+        pd.read_csv(consecutive.DATA), start={"x1": 1.0, "x2": 0.0}, start_time=0.0, sigma=sigma
+    )
+    problem = igpe.Problem(consecutive.model, parameters=["p1", "p2"], experiments=run)
+    honest = json.loads(igpe.certify(problem, consecutive.OPTIMUM).to_json())
+    assert igpe.verify(honest, problem)
+    column = run.measurements.column
+    tenfold = np.where(column == run.measured.index("x2"), 10.0, 1.0) * honest["sigma"][0]
+    forged = honest | {"sigma": [tenfold.tolist()]}
+    residuals = igpe.certify(problem.weighted([tenfold]), consecutive.OPTIMUM)
+    forged |= {"objective": residuals.objective, "lower_bound": residuals.lower_bound}
+    assert igpe.verify(forged, problem).verdict is igpe.proofs.Verdict.REFUTED
