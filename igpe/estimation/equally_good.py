@@ -149,7 +149,6 @@ MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 ALIKE = 0.01  # change of weights, or of correlations, that means nothing
 MOST_TURNS = 3  # of weights and the search for other optima
-MOST = 12  # unknowns of which a proof is worth trying at all
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 UNCONFIRMED = (
     "Of the {} other sets of values that the search found, {} could not be confirmed by "
@@ -400,7 +399,7 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
 def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
     """The result with the reason why `igpe.certify` refuses the given problem, where it does."""
     is_open = result.proof is None and result.status in SEARCHED
-    if not is_open or not 0 < len(steps.problem.box) <= MOST:
+    if not is_open or not len(steps.problem.box):
         return result
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 

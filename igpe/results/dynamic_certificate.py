@@ -272,7 +272,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         raises DataError if the objective, lower bound or cut is not finite
         """
         # the first versions did not write these
-        stored = {"relative_sigma": {}, "sigma": (), "sigma_at": {}, **stored}
+        stored = {"relative_sigma": {}, "sigma": [], "sigma_at": {}, **stored}
         given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):
             if not is_finite(restored(given[name])):

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import consecutive
 import lotka_volterra
@@ -15,7 +17,7 @@ import pytest
 from one_state import one_state
 
 import igpe
-from igpe.estimation.equally_good import SWITCH
+from igpe.estimation.equally_good import SWITCH, with_refusal
 from igpe.proofs.prover import unasked
 
 
@@ -89,6 +91,21 @@ def test_a_proof_that_would_be_refused_is_not_recommended(tried, certify):
     assert result.unprovable == str(refused.value)
     assert any(result.unprovable in sentence for sentence in result.details.sentences)
     assert igpe.Result.from_json(result.to_json()).unprovable == result.unprovable
+
+
+def test_a_refusal_is_told_of_many_unknowns_too():
+    """Nothing else keeps the result from recommending a proof."""
+    times, bounds = np.linspace(0.2, 2.0, 10), {f"k{i}": (0.01, 1.0) for i in range(20)}
+    data = times, np.exp(-0.9 * times)
+
+    def law(m, x):
+        return -pyo.atan(sum(getattr(m, n) for n in bounds) * x)
+
+    problem = one_state(law, bounds, data, 0.01)
+    small = one_state(lambda m, x: -m.k * x, {"k": (0.1, 3.0)}, data, 0.01)
+    open_ = replace(igpe.estimate(small, certify=False), proof=None, unprovable="")
+    told = with_refusal(SimpleNamespace(problem=problem), open_, problem)
+    assert "igpe.certify has no bounds" in told.unprovable
 
 
 @pytest.mark.parametrize("given", [False, "auto"])
