@@ -199,6 +199,17 @@ def decay() -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("states", range(4))
+def test_lists_for_faces_have_one_layout(states: int) -> None:
+    """With another one kernels would be compiled again, which takes a minute."""
+    writer = T.Writer()
+    results = [
+        writer.product(writer.put(T.STATE, i), writer.put(T.PARAMETER, 0)) for i in range(states)
+    ]
+    lists = T.faces(writer.finished([*results, writer.put(T.TIME)]))
+    assert all(one.flags.c_contiguous and one.dtype == np.int64 for one in lists)
+
+
 @pytest.mark.parametrize("where", ["now", "p", "slope"])
 def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
     tape = decay()

@@ -232,7 +232,8 @@ def faces(tape: OpTape) -> Faces:
 
 def _listed(rows: BoolArray) -> tuple[IntArray, IntArray]:
     """Places of the true entries of all rows (n_rows, n), and where each row's begin."""
-    return np.nonzero(rows)[1], np.append(0, np.cumsum(rows.sum(axis=1)))
+    places = np.ascontiguousarray(np.nonzero(rows)[1])  # kernels are compiled for one layout
+    return places, np.append(0, np.cumsum(rows.sum(axis=1)))
 
 
 class Linear(NamedTuple):
