@@ -65,14 +65,8 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     """
     if not _can_profile(steps, result) or stopped():
         return result
-    narrow = []
-    if result.objective > rounding(result):  # else a rise of the sum of squares is rounding too
-        narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
-    combined = {n for one in result.combined for n in one.unknowns}
-    doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
     kinks = [n for n, prior in steps.problem.other_priors.items() if prior.has_kink]
-    every = steps.problem.box.names if kinks else ()
-    names = list(dict.fromkeys([*narrow, *doubtful, *kinks, *every]))[:MOST]
+    names = _in_need(steps, settings, result, kinks)
     if not names or stopped():
         return result
     with clock.step("profiles", "Profile intervals where linearised intervals are not reliable"):
@@ -80,13 +74,13 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             made = _profiled(steps.problem, result, result.parameters, names, settings)
             if made is None:
                 break
-            best = result.objective
-            if made.objective < best and not is_same_objective(
-                made.objective, best, rounding(result)
-            ):
+            before = steps.problem
+            if _is_better(made, result):
                 steps = led_by(steps, settings, made.parameters, FROM_PROFILE, is_passed=True)
                 steps = with_own_weights(steps, settings)
                 result = summarise(steps, settings)
+            if steps.problem is not before:  # the profiles have other weights
+                continue
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
                 result = _with_intervals(result, made, names)
@@ -94,6 +88,25 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 result = replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
                 return _with_others(steps.problem, settings, result)
     return _without_profile(result, names)
+
+
+def _in_need(steps: Steps, settings: Settings, result: Result, kinks: Sequence[str]) -> list[str]:
+    """The unknowns that need a profile.
+
+    kinks  those with a prior that has one
+    """
+    narrow = []
+    if result.objective > rounding(result):  # else a rise of the sum of squares is rounding too
+        narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
+    combined = {n for one in result.combined for n in one.unknowns}
+    doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
+    every = steps.problem.box.names if kinks else ()
+    return list(dict.fromkeys([*narrow, *doubtful, *kinks, *every]))[:MOST]
+
+
+def _is_better(made: Profiles, result: Result) -> bool:
+    is_same = is_same_objective(made.objective, result.objective, rounding(result))
+    return made.objective < result.objective and not is_same
 
 
 def _with_others(problem: Problem, settings: Settings, result: Result) -> Result:

@@ -36,7 +36,13 @@ from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, is_over, val
 from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
 from igpe.proofs.checker.rows import Effort, load_kernels
-from igpe.proofs.checker.weights import Weights, fault_of_sigma, read_weights, weighted
+from igpe.proofs.checker.weights import (
+    Weights,
+    difference,
+    fault_of_sigma,
+    read_weights,
+    weighted,
+)
 
 if TYPE_CHECKING:
     from igpe.proofs.checker.arb import ArbCheck, ThirdCheck
@@ -405,7 +411,8 @@ def verify(
     begin = time.monotonic()
     end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)
-    why = fault_of_sigma(tree.weights, certified, given)
+    off = difference(tree.weights, certified, given)
+    why = fault_of_sigma(tree.weights, certified, off)
     refuted, open_ = _faults(tree, objective, why, timed_out=time.monotonic() >= end)
     threshold = _threshold(tree, problem, given)
     if threshold is not None and not refuted:
@@ -434,7 +441,7 @@ def verify(
         boxes=sum(o.boxes for o in outcomes),
         seconds=time.monotonic() - begin,
         region="" if refuted or open_ else _region_in_words(tree, threshold),
-        premise=tree.weights.premise(tree.unknowns),
+        premise=tree.weights.premise(tree.unknowns, certified, off),
         arb=by_arb,
     )
 

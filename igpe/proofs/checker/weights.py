@@ -5,6 +5,7 @@ premises of what it says. Those of noise models must be what the models give at 
 the certificate names.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,16 +35,27 @@ class Weights:
     sigma: tuple[tuple[float, ...], ...] = ()
     at: tuple[float, ...] = ()
 
-    def premise(self, unknowns: Sequence[str]) -> str:
-        """A sentence on them, with a space before it; empty if there are none."""
-        if self.sigma:
+    def premise(self, unknowns: Sequence[str], problem: Problem, off: float) -> str:
+        """A sentence on them, with a space before it; empty if the problem has its own.
+
+        off  largest relative difference from those of the problem's noise models
+        """
+        if not self.relative and problem.sigma_follows:
             at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(unknowns, self.at, strict=True))
-            return f" The standard deviations are those of the noise model for {at}."
+            return (
+                " The standard deviations are those in the certificate, which differ from those of "
+                f"the noise model for {at} by a relative {_upward(off):g} at most."
+            )
         if not self.relative:
             return ""
         names, sizes = ", ".join(self.relative), self.relative.values()
         ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
         return f" The standard deviations of {names} have the ratio {ratio}."
+
+
+def _upward(size: float) -> float:
+    """The next power of ten; residuals at a point are known to 1e-9."""
+    return float(10.0 ** math.ceil(math.log10(max(size, 1e-9))))
 
 
 def read_weights(data: Mapping[str, Any], unknowns: Sequence[str], finite: Any) -> Weights:
@@ -53,6 +65,8 @@ def read_weights(data: Mapping[str, Any], unknowns: Sequence[str], finite: Any) 
     """
     relative = {str(n): finite(v) for n, v in data.get("relative_sigma", {}).items()}
     sigma = tuple(tuple(map(finite, own)) for own in data.get("sigma", ()))
+    if any(value <= 0 for own in sigma for value in own):
+        raise ValueError("a standard deviation is not positive")
     at = tuple(finite(data["sigma_at"][n]) for n in unknowns) if sigma else ()
     return Weights(relative, sigma, at)
 
@@ -97,14 +111,14 @@ def _follows(experiment: Experiment) -> BoolArray:
     return np.isin(m.column, [m.names.index(name) for name in experiment.error_models])
 
 
-def fault_of_sigma(weights: Weights, problem: Problem, given: Sequence[Replay]) -> str:
-    """Why the standard deviations are not those of the problem's noise models; empty if they are.
+def difference(weights: Weights, problem: Problem, given: Sequence[Replay]) -> float:
+    """Largest relative difference from the standard deviations of the problem's noise models.
 
     given  the experiments, with the certificate's standard deviations
     """
-    worst, box = 0.0, problem.box
-    if weights.sigma and not ((box.lower <= weights.at) & (weights.at <= box.upper)).all():
-        return "the parameter values of the standard deviations lie outside the box"
+    worst = 0.0
+    if not weights.sigma:
+        return worst
     for experiment, replay in zip(problem.experiments, given, strict=True):
         m, models = experiment.measurements, experiment.error_models
         if not models:
@@ -114,9 +128,22 @@ def fault_of_sigma(weights: Weights, problem: Problem, given: Sequence[Replay]) 
         column, value, sigma = replay.program.column, replay.program.value, replay.program.sigma
         formula = deviations(own, column, value, value + sigma * rows, sigma)
         worst = max(worst, float(np.max(np.nan_to_num(np.abs(formula / sigma - 1), nan=np.inf))))
-    if worst <= SAME:
+    return worst
+
+
+def fault_of_sigma(weights: Weights, problem: Problem, off: float) -> str:
+    """Why the standard deviations are not those of the problem's noise models; empty if they are.
+
+    off  see `difference`
+    """
+    box = problem.box
+    if not problem.sigma_follows or weights.relative:
+        return ""
+    if not ((box.lower <= weights.at) & (weights.at <= box.upper)).all():
+        return "the parameter values of the standard deviations lie outside the box"
+    if off <= SAME:
         return ""
     return (
         "the standard deviations are not those of the noise model at the parameter values that the "
-        f"certificate gives for them (largest relative difference: {worst:.3g})"
+        f"certificate gives for them (largest relative difference: {off:.3g})"
     )

@@ -12,7 +12,7 @@ from one_state import one_state
 from zoo import ZOO
 
 import igpe
-from igpe.core.errors import ProblemError
+from igpe.core.errors import DataError, ProblemError
 from igpe.dynamics.shooting.reweighting import weighted_at
 
 TANK = next(c for c in ZOO if c.name == "stirred_tank")
@@ -91,6 +91,7 @@ def test_a_noise_model_is_held_at_the_estimate() -> None:
         assert found
         assert "noise model for k = " in proof.sentence
         assert "noise model for k = " in found.sentence
+        assert found.sentence.endswith(" at most.")
 
 
 def test_other_standard_deviations_than_those_of_the_noise_model_are_refuted() -> None:
@@ -103,6 +104,11 @@ def test_other_standard_deviations_than_those_of_the_noise_model_are_refuted() -
     assert igpe.verify(moved, problem).verdict is igpe.proofs.Verdict.REFUTED
     outside = igpe.verify(honest | {"sigma_at": {"k": 3.5}}, problem)
     assert "lie outside the box" in outside.sentence
+    with pytest.raises(DataError, match="a standard deviation is not positive"):
+        igpe.verify(honest | {"sigma": [[0.0, *honest["sigma"][0][1:]]]}, problem)
+    # a problem with numbers needs none of a certificate, and the sentence names none
+    held = problem.weighted([np.array(honest["sigma"][0])])
+    assert "noise model" not in igpe.verify(honest | {"sigma_at": {"k": 2.0}}, held).sentence
     for missing in ([], [honest["sigma"][0][1:]]):
         with pytest.raises(ProblemError, match="does not contain one for each measurement"):
             igpe.verify(honest | {"sigma": missing}, problem)
