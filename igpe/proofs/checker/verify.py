@@ -37,7 +37,7 @@ from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
 from igpe.proofs.checker.rows import Effort, load_kernels
 from igpe.proofs.checker.weights import (
-    Weights,
+    StatedWeights,
     difference,
     fault_of_sigma,
     read_weights,
@@ -179,7 +179,7 @@ class Tree:
     objective: float
     lower_bound: float
     nodes: tuple[BoxNode, ...]
-    weights: Weights = field(default_factory=Weights)
+    weights: StatedWeights = field(default_factory=StatedWeights)
     likelihood: RegionClaim | None = None
 
     def faults(self) -> Iterator[tuple[int, str]]:

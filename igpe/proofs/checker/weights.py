@@ -24,7 +24,7 @@ SAME = 1e-4  # relative: the prover computes predictions with an ordinary integr
 
 
 @dataclass(frozen=True)
-class Weights:
+class StatedWeights:
     """Standard deviations in a certificate.
 
     relative  quantity -> relative standard deviation, where the problem does not have any
@@ -58,7 +58,7 @@ def _upward(size: float) -> float:
     return float(10.0 ** math.ceil(math.log10(max(size, 1e-9))))
 
 
-def read_weights(data: Mapping[str, Any], unknowns: Sequence[str], finite: Any) -> Weights:
+def read_weights(data: Mapping[str, Any], unknowns: Sequence[str], finite: Any) -> StatedWeights:
     """Read those of a certificate.
 
     finite  (value) -> the same as a finite number; raises ValueError if it is none
@@ -68,10 +68,10 @@ def read_weights(data: Mapping[str, Any], unknowns: Sequence[str], finite: Any) 
     if any(value <= 0 for own in sigma for value in own):
         raise ValueError("a standard deviation is not positive")
     at = tuple(finite(data["sigma_at"][n]) for n in unknowns) if sigma else ()
-    return Weights(relative, sigma, at)
+    return StatedWeights(relative, sigma, at)
 
 
-def weighted(weights: Weights, problem: Problem) -> Problem:
+def weighted(weights: StatedWeights, problem: Problem) -> Problem:
     """The problem with a certificate's standard deviations, where they depend on the fit.
 
     raises  ProblemError if they are not what this problem needs
@@ -111,7 +111,7 @@ def _follows(experiment: Experiment) -> BoolArray:
     return np.isin(m.column, [m.names.index(name) for name in experiment.error_models])
 
 
-def difference(weights: Weights, problem: Problem, given: Sequence[Replay]) -> float:
+def difference(weights: StatedWeights, problem: Problem, given: Sequence[Replay]) -> float:
     """Largest relative difference from the standard deviations of the problem's noise models.
 
     given  the experiments, with the certificate's standard deviations
@@ -131,7 +131,7 @@ def difference(weights: Weights, problem: Problem, given: Sequence[Replay]) -> f
     return worst
 
 
-def fault_of_sigma(weights: Weights, problem: Problem, off: float) -> str:
+def fault_of_sigma(weights: StatedWeights, problem: Problem, off: float) -> str:
     """Why the standard deviations are not those of the problem's noise models; empty if they are.
 
     off  see `difference`
