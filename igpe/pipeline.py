@@ -244,7 +244,7 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
         result = summarised()
         is_refuted = _is_refuted(result)
     if not is_refuted:
-        steps = with_own_weights(_with_other_optima(steps, settings, clock), settings)
+        steps = _with_other_optima(steps, settings, clock)
         result = summarised()
     rungs = with_more_incremental_shooting, with_multiple_shooting, with_further_search
     for search in rungs:
@@ -252,8 +252,9 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
             break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
             further, note = search(steps, settings)
+            further = with_own_weights(further, settings)
         if further is not steps:
-            steps = with_own_weights(further, settings)
+            steps = further
             result = summarised()
         result = replace(result, notes=(*result.notes, *[note] * bool(note)))
     if (late := waited()) > LATE:
@@ -273,7 +274,7 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
         with clock.step("more starts", why):
             steps = with_incremental_shooting(steps, settings)
     with clock.step("other optima", "Other optima that explain the data equally well"):
-        return with_other_optima(steps, settings)
+        return with_own_weights(with_other_optima(steps, settings), settings)
 
 
 @takes_problem
@@ -459,11 +460,7 @@ def _corrected(
     else:
         corrected = estimate_each(settings.correction, problem, starts, guesses)
     pairs = zip(started, corrected, strict=False)  # the last ones may not have been corrected
-    return sorted((path._replace(corrected=c) for path, c in pairs), key=_place)
-
-
-def _place(path: CandidatePath) -> tuple[bool, float]:
-    return not path.usable, path.corrected.objective
+    return sorted((path._replace(corrected=c) for path, c in pairs), key=lambda path: path.rank)
 
 
 def _refined_best(
@@ -478,7 +475,7 @@ def _refined_best(
     begun   where each candidate was before, by the id of its step 3: shooting may begin there
     raises EstimationFailed if the model cannot be integrated at any of them
     """
-    paths = sorted(paths, key=_place)
+    paths = sorted(paths, key=lambda path: path.rank)
     best, first = None, paths[0].corrected
     before = [one.objective for one in begun.values() if np.isfinite(one.objective)]
     if paths[0].usable and np.isfinite(first.objective):

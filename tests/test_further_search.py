@@ -15,14 +15,14 @@ from igpe.core.estimates import Estimate, agreeing
 from igpe.core.status import Status
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.estimation import further_searches
+from igpe.estimation import equally_good, further_searches
 from igpe.estimation.further_searches import (
     SCATTERED,
     few_agree,
     with_incremental_shooting,
     with_more_incremental_shooting,
 )
-from igpe.estimation.steps import BY_HORIZONS
+from igpe.estimation.steps import BY_HORIZONS, Steps
 
 pytestmark = pytest.mark.thorough
 
@@ -298,3 +298,18 @@ def test_weights_are_those_of_the_optimum_that_a_later_search_found():
     ratio = result.relative_sigma["y"] / result.relative_sigma["x"]
     assert ratio == pytest.approx(sizes["y"] / sizes["x"], rel=0.01)
     assert sum(c.objective == result.objective for c in result.candidates) > 1  # they agree still
+
+
+def test_ctrl_c_while_weights_are_computed_anew_loses_no_optimum(monkeypatch):
+    """The result says that its weights may be those of another optimum."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    posed = problem(np.sin(TIMES))
+    best = Refined(Estimate({"a": 1.0, "w": 2.0}, 1.0, Status.CONVERGED, ""), None)
+    steps = Steps(posed, (), None, None, (), best, {}, given=posed)
+    monkeypatch.setattr(equally_good, "_with_weights_of_best", interrupted)
+    kept = equally_good.with_own_weights(steps, igpe.Settings())
+    assert kept.best.estimate is best.estimate
+    assert kept.best.notes == (equally_good.WEIGHTS_INTERRUPTED,)

@@ -150,6 +150,10 @@ FEW = 4  # unknowns of which a proof may be had in seconds
 ALIKE = 0.01  # change of weights, or of correlations, that means nothing
 MOST_TURNS = 3  # of weights and the search for other optima
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
+WEIGHTS_INTERRUPTED = (
+    "igpe was interrupted before it could compute the standard deviations or correlations for this "
+    "optimum. They may be those of another optimum."
+)
 UNCONFIRMED = (
     "Of the {} other sets of values that the search found, {} could not be confirmed by "
     "accurate integrations and are omitted."
@@ -412,49 +416,56 @@ def with_own_weights(steps: Steps, settings: Settings) -> Steps:
     Until then, weights that follow the fit are those of the optimum of step 5, and of another
     optimum they may be wrong by factors. With new weights another optimum may be the best.
     """
+    if steps.given is None or stopped():
+        return steps
     for _ in range(MOST_TURNS):
-        again = None if stopped() else _reweighted(steps, settings)
+        again = if_in_time(partial(_with_weights_of_best, steps, settings, steps.given))
         if again is None:
+            best = steps.best._replace(notes=(*steps.best.notes, WEIGHTS_INTERRUPTED))
+            return steps._replace(best=best)
+        if again is steps:
             break
         steps = with_other_optima(again, settings)
     return steps
 
 
-def _reweighted(steps: Steps, settings: Settings) -> Steps | None:
-    """The steps led by the same optimum with weights of its own; None if it has them."""
+def _with_weights_of_best(steps: Steps, settings: Settings, given: Problem) -> Steps:
+    """The steps led by the same optimum with weights of its own; the same if it has them.
+
+    given  the problem with weights that follow the fit
+    """
     box, best, held = steps.problem.box, steps.best, steps.problem.held_weights
-    if steps.given is None or held is None or not held.at or best.at is None:
-        return None
+    if held is None or not held.at or best.at is None:
+        return steps
     x = box.vector(best.estimate.parameters)
     if has_same_values(x, box.vector(held.at), box):
-        return None
-    given = steps.given.fixing(steps.problem.fixed)
+        return steps
+    given = given.fixing(steps.problem.fixed)
     first = weighted_at(given, best.estimate.parameters, settings.integrator)
     if first is None or _are_alike(first, steps.problem):
-        return None
+        return steps
 
     def fit(weighted: Problem, before: Refined | None, moved: float) -> Refined:
         last = before or best
         start = box.vector(last.estimate.parameters)
         return next(refined(weighted, [start], settings, BETTER), last)
 
-    found = iterate_weights(first, given, fit, lambda one: one.estimate)
-    last = found.fits[-1]
+    reweighted = iterate_weights(first, given, fit, lambda one: one.estimate)
+    last = reweighted.fits[-1]
     led = replace(last.estimate, status=best.estimate.status)
-    residuals = Residuals(found.problem, settings.integrator)
+    residuals = Residuals(reweighted.problem, settings.integrator)
 
-    def again(path: CandidatePath) -> CandidatePath:
+    def evaluated(path: CandidatePath) -> CandidatePath:
         end = box.vector(path.corrected.parameters)
         if has_same_values(end, x, box):
             return path._replace(corrected=led)
         cost = residuals.cost(end)
-        return path._replace(
-            corrected=replace(path.corrected, objective=np.inf if cost is None else cost)
-        )
+        objective = np.inf if cost is None else cost
+        return path._replace(corrected=replace(path.corrected, objective=objective))
 
-    paths = sorted(map(again, steps.paths), key=lambda path: path.corrected.objective)
-    last = last._replace(estimate=led, notes=(*best.notes, *found.notes))
-    return steps._replace(problem=found.problem, paths=paths, best=last, others=())
+    paths = sorted(map(evaluated, steps.paths), key=lambda path: path.rank)
+    last = last._replace(estimate=led, notes=(*best.notes, *reweighted.notes))
+    return steps._replace(problem=reweighted.problem, paths=paths, best=last, others=())
 
 
 def _are_alike(one: Problem, other: Problem) -> bool:

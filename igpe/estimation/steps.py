@@ -33,6 +33,11 @@ class CandidatePath(NamedTuple):
         """Return True if step 5 gave parameters."""
         return self.corrected.status.usable
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Return a key that sorts candidates, best first."""
+        return not self.usable, self.corrected.objective
+
 
 class Steps(NamedTuple):
     """Results of the five steps.

@@ -155,8 +155,7 @@ class PredictedTrajectory(NamedTuple):
         if len(times) == 0:
             return nothing
         if (model := self.noise.get(name)) is not None:
-            sizes = np.abs(trajectory.measured[:, m.names.index(name)])
-            return np.asarray(model.deviation(np.maximum(sizes, model.least(values))))
+            return model.at(trajectory.measured[:, m.names.index(name)], values)
         order = np.argsort(times, kind="stable")
         return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 

@@ -3,7 +3,7 @@
 The tables are read as text: what libraries make of them may not tell any more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +42,8 @@ MOVED = {
 
 def refuse_other_version(path: Path, config: Mapping[str, Any], version: int) -> None:
     """Raise DataError for cells in columns of the other version, unless this one's are filled."""
-    for kind, name, table in _tables(path, config):
+    kinds = {moved.table for moved in MOVED[version]}
+    for kind, name, table in _tables(path, config, kinds):
         for moved in MOVED[version]:
             if kind != moved.table or moved.column not in table:
                 continue
@@ -50,25 +51,30 @@ def refuse_other_version(path: Path, config: Mapping[str, Any], version: int) ->
             is_lost = ~table[moved.column].str.strip().isin(moved.plain)
             is_lost &= table.get(moved.instead, nothing).str.strip() == ""
             if is_lost.any():
-                rows = [int(n) + 1 for n in table.index[is_lost][:5]]
                 raise DataError(
-                    f"Rows {rows} of '{name}' have entries in the column '{moved.column}' of PEtab "
-                    f"{3 - version}. The problem has version {version}, which ignores this column. "
-                    f"Fill in the column '{moved.instead}', or empty '{moved.column}'."
+                    f"Rows {_rows(is_lost)} of '{name}' have entries in the column "
+                    f"'{moved.column}' of PEtab {3 - version}. The problem has version {version}, "
+                    f"which ignores this column. Fill in the column '{moved.instead}', or "
+                    f"empty '{moved.column}'."
                 )
 
 
 def explained(path: Path, config: Mapping[str, Any]) -> str:
     """Sentences on the rows in which numbers are missing; empty if there are none."""
-    found = ""
-    for kind, name, table in _tables(path, config):
-        for column, is_wrong, needs in _WRONG.get(kind, lambda _: ())(table):
-            if is_wrong.any():
-                rows = [int(n) + 1 for n in table.index[is_wrong][:5]]
-                found += f"Rows {rows} of '{name}' have {needs} in the column '{column}'. "
-    return found
+    return "".join(
+        f"Rows {_rows(is_wrong)} of '{name}' have {needs} in the column '{column}'. "
+        for kind, name, table in _tables(path, config, _WRONG)
+        for column, is_wrong, needs in _WRONG[kind](table)
+        if is_wrong.any()
+    )
 
 
+def _rows(which: "pd.Series[bool]") -> list[int]:
+    """Numbers of the first of these rows, as a reader counts them."""
+    return [int(n) + 1 for n in which.index[which][:5]]
+
+
+YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 Wrong = tuple[str, "pd.Series[bool]", str]
 """A column, in which rows it is wrong, and what these have."""
 
@@ -99,15 +105,16 @@ def _of_parameters(table: pd.DataFrame) -> Iterator[Wrong]:
         yield "objectivePriorParameters", is_prior & ~is_pair, "no two numbers separated by ';'"
 
 
-YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 _WRONG = {"measurement": _of_measurements, "parameter": _of_parameters}
 
 
-def _tables(path: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Kind ("measurement"), name and cells of each table that can be read."""
+def _tables(
+    path: Path, config: Mapping[str, Any], kinds: Collection[str]
+) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Kind ("measurement"), name and cells of each table of these kinds that can be read."""
     for key, name in named(config):
         kind = key.rpartition("_")[0]
-        if kind in ("observable", "parameter", "measurement", "condition", "experiment"):
+        if kind in kinds:
             try:
                 content = BytesIO(read(path.parent / name))
                 yield kind, name, pd.read_csv(content, sep="\t", dtype=str, keep_default_na=False)

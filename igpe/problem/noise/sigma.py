@@ -68,6 +68,13 @@ class NoiseModel(ABC):
         """Return the lower limit of |h| for a column with the measurements `values`."""
         return 0.0
 
+    def at(self, predicted: FloatArray, values: FloatArray) -> FloatArray:
+        """Return the standard deviations at the predictions h of a column with these `values`.
+
+        Predictions count as no smaller than `least`.
+        """
+        return np.asarray(self.deviation(np.maximum(np.abs(predicted), self.least(values))))
+
     def level(self, values: FloatArray) -> float:
         """Return one standard deviation for the whole column, used until predictions are known."""
         known = values[np.isfinite(values)]
@@ -88,8 +95,7 @@ def deviations(
     result = sigma.copy()
     for number, model in models.items():
         mine = column == number
-        sizes = np.maximum(np.abs(predicted[mine]), model.least(value[mine]))
-        result[mine] = model.deviation(sizes)
+        result[mine] = model.at(predicted[mine], value[mine])
     return result
 
 

@@ -1,4 +1,4 @@
-"""The problem that a certificate is about: its unknowns, bounds and standard deviations.
+"""Standard deviations of the problem that a certificate is about.
 
 Where the measurements have no standard deviations of their own, those of the certificate are
 premises of what it says. Those of noise models must be what the models give at the parameters that
@@ -40,17 +40,17 @@ class StatedWeights:
 
         off  largest relative difference from those of the problem's noise models
         """
-        if not self.relative and problem.sigma_follows:
-            at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(unknowns, self.at, strict=True))
-            return (
-                " The standard deviations are those in the certificate, which differ from those of "
-                f"the noise model for {at} by a relative {_upward(off):g} at most."
-            )
-        if not self.relative:
+        if self.relative:
+            names, sizes = ", ".join(self.relative), self.relative.values()
+            ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
+            return f" The standard deviations of {names} have the ratio {ratio}."
+        if not problem.sigma_follows:
             return ""
-        names, sizes = ", ".join(self.relative), self.relative.values()
-        ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
-        return f" The standard deviations of {names} have the ratio {ratio}."
+        at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(unknowns, self.at, strict=True))
+        return (
+            " The standard deviations are those in the certificate, which differ from those of the "
+            f"noise model for {at} by a relative {_upward(off):g} at most."
+        )
 
 
 def _upward(size: float) -> float:

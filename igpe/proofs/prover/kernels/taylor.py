@@ -278,7 +278,7 @@ def norms(model: TaylorModel, order: int, h: float) -> None:
     """Norms of all coefficients by class and order, times h^k; and their sums."""
     tape, algebra, space = model
     reach, first, used, classes = tape.reach, algebra.first, space.used[0], algebra.degree + 2
-    c, norms, totals = space.c, space.norm, space.total
+    c, by_class, totals = space.c, space.norm, space.total
     for n in range(len(reach)):
         power, total = 1.0, 0.0
         for k in range(order + 1):
@@ -288,7 +288,7 @@ def norms(model: TaylorModel, order: int, h: float) -> None:
                     for m in range(first[g], min(first[g + 1], used)):
                         norm += abs(c[n, k, m])
                 norm = norm * power * UP
-                norms[n, k, g] = norm
+                by_class[n, k, g] = norm
                 total += norm
             power *= h
         totals[n] = total * UP + TINY
@@ -328,13 +328,7 @@ def losses(model: TaylorModel, order: int, p: FloatArray, sizes: FloatArray) -> 
     """
     tape, algebra, space = model
     kinds, firsts, seconds = tape.op, tape.a, tape.b
-    degree, left, norm, total, losses = (
-        algebra.degree,
-        space.left,
-        space.norm,
-        space.total,
-        space.lost,
-    )
+    degree, left, norm, total = algebra.degree, space.left, space.norm, space.total
     many = (order + 1.0) * (algebra.most + 2.0) + 8.0
     for n in range(len(kinds)):
         op, a, b = kinds[n], firsts[n], seconds[n]
@@ -355,7 +349,7 @@ def losses(model: TaylorModel, order: int, p: FloatArray, sizes: FloatArray) -> 
         elif op in (ops.HORNER, ops.COEFFICIENT):
             g = abs(space.g[b, int(tape.number[n])])
             lost = UNIT * total[a] * (op == ops.HORNER) + (LIBRARY + 4.0 * ops.TERMS * UNIT) * g
-        losses[n] = lost * UP + TINY
+        space.lost[n] = lost * UP + TINY
 
 
 @kernel
