@@ -109,6 +109,23 @@ def test_other_libraries_come_to_an_end_first():
     assert ended == [0.05]
 
 
+class Slow:
+    """Garbage that is interrupted while Python, which ignores exceptions there, removes it."""
+
+    def __del__(self):
+        press_here()
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_interrupt_that_python_ignores_is_raised_once_more():
+    hook = sys.unraisablehook
+    with deadline.session():
+        Slow()
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+    assert sys.unraisablehook is hook
+
+
 def test_whoever_is_told_to_stop_is_not_interrupted_later():
     def elsewhere(_):
         os.kill(os.getpid(), signal.SIGINT)

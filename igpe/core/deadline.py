@@ -10,13 +10,15 @@ search cannot go on by mistake. Compiled code that must not be left by an except
 
 Other libraries may turn the exception into one of their own, or print it and go on. So while one of
 them is at work it is raised a little later, as soon as igpe's own code runs; and what they make of
-it is KeyboardInterrupt again in `interruptible`.
+it is KeyboardInterrupt again in `interruptible`. Where Python ignores exceptions (`__del__`,
+callbacks of weak references) it is raised once more.
 
 In other threads than the main one there are no signals: there `require_going_on` alone ends a
 search.
 """
 
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -150,6 +152,11 @@ class Session:
             else:
                 signal.raise_signal(signal.SIGINT)
 
+    def again(self) -> None:
+        """Send SIGINT once more a little later, where Python ignored the KeyboardInterrupt."""
+        self.due = True
+        _later(AGAIN, self._send)
+
     def close(self) -> None:
         """Raise no further KeyboardInterrupt."""
         with self._lock:
@@ -207,8 +214,16 @@ def _heeding(own: Session) -> Iterator[None]:
     if not (is_ours or before is signal.default_int_handler):
         yield
         return
-    clock = None
+    clock, others = None, sys.unraisablehook
+
+    def ignored(what: "sys.UnraisableHookArgs") -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            own.again()
+        else:
+            others(what)
+
     signal.signal(signal.SIGINT, own.heed)
+    sys.unraisablehook = ignored
     try:
         if own.deadline.until < float("inf"):
             clock = _later(own.deadline.until - time.perf_counter(), own.ring)
@@ -217,6 +232,7 @@ def _heeding(own: Session) -> Iterator[None]:
         own.close()
         if clock is not None:
             clock.cancel()
+        sys.unraisablehook = others
         signal.signal(signal.SIGINT, before)  # which handles a pending signal before
 
 
