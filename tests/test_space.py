@@ -426,6 +426,69 @@ def test_differences_are_exact_for_parabolas_on_uneven_points(scheme):
     assert (0, 0) not in m.d2c_disc_eq
 
 
+def slopes(profile, points, intervals, scheme):
+    """Positions and first derivatives there, by a scheme."""
+    m = pyo.ConcreteModel()
+    m.t, m.x = dae.ContinuousSet(initialize=(0, 1)), dae.ContinuousSet(initialize=points)
+    m.c = pyo.Var(m.t, m.x)
+    m.dcdx = dae.DerivativeVar(m.c, wrt=m.x, initialize=0.0)
+    m.moves = pyo.Constraint(m.t, m.x, rule=lambda m, t, x: m.dcdx[t, x] == 0)
+    FiniteDifference(intervals, scheme).apply(m, m.x)
+    for x in m.x:
+        m.c[0, x].value = profile(x)
+    found = {x: -pyo.value(e.body) for (t, x), e in m.dcdx_disc_eq.items() if t == 0}
+    return np.array(list(found)), np.array(list(found.values()))
+
+
+@pytest.mark.parametrize("scheme", ["backward_weno", "forward_weno"])
+def test_weno_is_exact_for_lines_and_of_the_fifth_order_for_smooth_profiles(scheme):
+    _, uneven = slopes(lambda x: 3 - 2 * x, (0, 0.13, 1), 7, scheme)
+    assert uneven == pytest.approx(-2, abs=1e-12)
+    errors = []
+    for intervals in (20, 40):
+        x, found = slopes(lambda x: np.exp(2 * x), (0, 1), intervals, scheme)
+        inside = (x > 0.2) & (x < 0.8)  # beyond an end the profile goes on as a line
+        errors.append(np.abs(found - 2 * np.exp(2 * x))[inside].max())
+    assert np.log2(errors[0] / errors[1]) > 4.5
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_weno_carries_a_front_without_overshoot(down):
+    """Against three points, which overshoot, and against flow in the other direction."""
+
+    moments = np.linspace(0.0, 4.0, 81)
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t, m.x = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
+        m.c, m.u = pyo.Var(m.t, m.x), pyo.Var(bounds=(-2, 2))
+        m.dcdt, m.dcdx = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.x)
+        m.c[:, float(down)].fix(1.0)
+
+        @m.Constraint(m.t, m.x)
+        def balance(m, t, x):
+            if x == float(down):
+                return pyo.Constraint.Skip
+            return m.dcdt[t, x] == -m.u * m.dcdx[t, x]
+
+        return m
+
+    def outlet(scheme):
+        column = f"c[{int(not down)}]"
+        run = igpe.Experiment(table(column), start={"c": 0.0}, start_time=0.0, sigma=0.01)
+        grid = {"x": FiniteDifference(20, scheme)}
+        problem = igpe.Problem(model, parameters=["u"], experiments=run, space=grid)
+        return igpe.simulate(problem, {"u": -0.5 if down else 0.5}, moments)[column].to_numpy()
+
+    front = np.where(moments < 2, 0.0, 1.0)
+    way = "forward" if down else "backward"
+    sharp, parabola = outlet(f"{way}_weno"), outlet(f"{way}2")
+    assert sharp.min() > -1e-3
+    assert sharp.max() < 1.01
+    assert parabola.min() < -0.05
+    assert np.abs(sharp - front).mean() < 0.7 * np.abs(parabola - front).mean()
+
+
 @pytest.mark.parametrize(("ends", "names"), [((0, 4), "1 1.5 2"), ((0.0, 4.0), "1.0 1.5 2.0")])
 def test_whole_positions_are_named_as_the_ends(ends, names):
     m = pyo.ConcreteModel()
