@@ -32,6 +32,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
+FEW = 30  # iterations
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, or an estimate that igpe.estimate or a method returned"
 NO_ERRORS = (
@@ -200,9 +201,12 @@ def quick(base: Likelihood, absolute: float) -> Search:
 def bending(search: Search) -> Search:
     """The search, learning curvature if it can: valleys that undetermined unknowns leave are bent.
 
-    Gauss-Newton alone takes up to 100 steps along them (an activation energy and its factor).
+    Gauss-Newton alone takes up to 100 steps along them (an activation energy and its factor). Where
+    that does not end it soon, it began too far from the valley.
     """
-    return replace(search, curvature=True) if isinstance(search, GaussNewton) else search
+    if not isinstance(search, GaussNewton):
+        return search
+    return replace(search, curvature=True, max_iterations=FEW)
 
 
 def size_of(problem: Problem, x: FloatArray, i: int) -> float:

@@ -110,11 +110,27 @@ class HeldLine(NamedTuple):
         return float(ends.min(axis=0).max()), float(ends.max(axis=0).min())
 
 
+class _Before(NamedTuple):
+    """An earlier point of a path: its t and unknowns (n,)."""
+
+    at: float
+    x: FloatArray
+
+
+class _Shot(NamedTuple):
+    """The last integration at a point of a path, and the point it came from, if any.
+
+    x  its unknowns (n,);  there: residuals and derivative
+    """
+
+    x: FloatArray
+    there: Linearised
+    before: _Before | None = None
+
+
 @dataclass(frozen=True)
 class ShootingPath:
     """A path whose points are found by Gauss-Newton on the compiled residuals.
-
-    A point's state is the last integration: its unknowns (n,), and residuals and derivative there.
 
     search  of the free unknowns; its `absolute` is what matters in PL
     """
@@ -132,15 +148,39 @@ class ShootingPath:
         return self._corrected(0.0, self.base.x, self.base.at)
 
     def point(self, at: float, near: PathPoint) -> PathPoint | None:
-        """See `LikelihoodPath`. The last Gauss-Newton correction is counted in, not integrated."""
+        """See `LikelihoodPath`; None too if the search came to no end: a shorter step may help.
+
+        The last Gauss-Newton correction is counted into the cost, not integrated.
+        """
         landscape = Landscape(self.base.residuals, self.base.box)
         start = self._predicted(at, near)
         fit = profiled(landscape, start, self.line.held, search=self.search)
-        return None if fit.at is None else self._corrected(at, fit.x, fit.at)
+        if fit.at is None or fit.status is Status.ITERATION_LIMIT:
+            return None
+        point = self._corrected(at, fit.x, fit.at)
+        return point._replace(state=point.state._replace(before=_Before(near.at, near.state.x)))
 
     def _predicted(self, at: float, near: PathPoint) -> FloatArray:
+        """(n,) where a parabola of the path through two points expects the optimum.
+
+        Its slope at `near` is that of the linearised problem. What this misses at the point before
+        grows with the square of the distance, as long as that is no larger than the step itself.
+        """
+        ahead, before = self._tangent(at, near), near.state.before
+        if before is None:
+            return ahead
+        wrong = before.x - self._tangent(before.at, near)
+        bent = wrong * ((at - near.at) / (before.at - near.at)) ** 2
+        size = np.maximum(np.abs(ahead), np.abs(near.state.x))
+        size = np.where(size > 0, size, 1.0)
+        if np.abs(bent / size).max() > np.abs((ahead - near.state.x) / size).max():
+            return ahead
+        bent[list(self.line.held)] = 0.0
+        return self.base.box.clip(ahead + bent)
+
+    def _tangent(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where the problem linearised at `near` has its optimum."""
-        (x, there), (held, direction) = near.state, self.line
+        (x, there, _), (held, direction) = near.state, self.line
         box, x = self.base.box, x.copy()
         free = np.delete(np.arange(len(x)), held)
         moved = there.residual + there.jacobian[:, held] @ direction * (at - near.at)
@@ -166,7 +206,7 @@ class ShootingPath:
                 left = along + moving @ bounded_solution(moving, -along, -loose, loose)
         slope, curvature = 2 * float(residual @ along), 2 * float(left @ left)
         cost = float(residual @ residual) + there.offset
-        return PathPoint(at, cost, slope, curvature, full, (x, there))
+        return PathPoint(at, cost, slope, curvature, x, _Shot(x, there))
 
 
 NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
@@ -297,9 +337,10 @@ def _unknowns(program: Transcription) -> FloatArray:
 
 ENOUGH = 1e-3  # of the distance from the estimate: how exactly the end is found
 WIDEN = 4.0  # of the step before: the longest next one
+EAGER = 1.4  # times longer may the longest be again after a step that could not be made
 TOO_MUCH = 2.5  # of the increment aimed at: a step that rises more is made again, shorter
 SHORTEST = 1e-9  # of the way so far: a step that cannot be made even so is the end
-MOST = 60  # points on one side
+MOST = 100  # points on one side
 ENDLESS = 1e4  # of the first step: as far as is looked where there is no bound
 JUMP = 0.5  # of the rise: where the cost jumps so far above the target, it has no root there
 TRIES = 30  # of root finding
@@ -360,6 +401,7 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
     first = aim if origin.curvature > 0 and np.isfinite(aim) else steps.scale
     step = min(first, limit, steps.longest)
     farthest = limit if np.isfinite(limit) else ENDLESS * step
+    widen = WIDEN
     while len(points) <= MOST:
         at = min(abs(points[-1].at) + step, farthest)
         point = path.point(sign * at, points[-1])
@@ -367,13 +409,15 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
             step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
             if step < SHORTEST * at:
                 return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
+            widen = widen if point else 1.0
             continue
         points.append(point)
         if point.cost >= target:
             return _closed(path, points, steps.rise)
         if at >= farthest or point.cost < steps.lowest:
             break
-        step = min(_next(points, sign, steps), farthest - at, steps.longest)
+        step = min(_next(points, sign, steps, widen), farthest - at, steps.longest)
+        widen = min(EAGER * widen, WIDEN)
     return _short(points, sign, limit, target, steps.lowest)
 
 
@@ -383,6 +427,8 @@ def _closed(path: LikelihoodPath, points: Sequence[PathPoint], rise: float) -> W
     end = _root(path, points[-2], last, rise, origin.cost)
     if end.cost - origin.cost > (1 + JUMP) * rise:  # the other unknowns lost their best values
         return Walk(tuple(inner), points[-2].at, End.BROKEN)
+    if end.cost - origin.cost < (1 - JUMP / 10) * rise and not _near(end, origin.cost + rise):
+        return Walk((*inner, end), end.at, End.BROKEN)  # they lose them in the next step
     kept = [p for p in inner if abs(p.at) < abs(end.at)]
     return Walk((*kept, end), _exact(end, rise, origin.cost), End.FOUND)
 
@@ -408,7 +454,7 @@ def _too_far(point: PathPoint, before: PathPoint, target: float, steps: WalkStep
     return point.cost - min(before.cost, target) > most
 
 
-def _next(points: Sequence[PathPoint], sign: int, steps: WalkSteps) -> float:
+def _next(points: Sequence[PathPoint], sign: int, steps: WalkSteps, widen: float) -> float:
     """To the next of the equal increments; the last one aims a little beyond the target."""
     risen = points[-1].cost - points[0].cost
     part = steps.rise / steps.increments
@@ -416,7 +462,7 @@ def _next(points: Sequence[PathPoint], sign: int, steps: WalkSteps) -> float:
     if aim > steps.rise * (1 - 0.5 / steps.increments):
         aim = steps.rise * 1.02
     done = abs(points[-1].at) - abs(points[-2].at)
-    return min(_rising(aim - risen, *_local(points, sign)), WIDEN * done)
+    return min(_rising(aim - risen, *_local(points, sign)), widen * done)
 
 
 def _local(points: Sequence[PathPoint], sign: int) -> tuple[float, float]:
@@ -448,16 +494,18 @@ def _root(
     path: LikelihoodPath, inner: PathPoint, outer: PathPoint, rise: float, floor: float
 ) -> PathPoint:
     """The point between two where the cost has risen so much above the floor."""
-    best, target = outer, floor + rise
+    best, target, failed = outer, floor + rise, False
     for turn in range(TRIES):
         if _near(best, target) or abs(best.cost - target) <= ENOUGH * rise:
             break
-        at = _between(inner, outer, rise, floor, halve=turn % 4 == 3)  # noqa: PLR2004
-        point = path.point(at, min(inner, outer, key=lambda p: abs(p.at - at)))
+        at = _between(inner, outer, rise, floor, halve=failed or turn % 4 == 3)  # noqa: PLR2004
+        point = path.point(at, inner)  # the outer one may be on another branch
+        failed = point is None
         if point is None:
-            break
-        best = point
-        inner, outer = (point, outer) if point.cost < target else (inner, point)
+            outer = outer._replace(at=at)
+        else:
+            best = point
+            inner, outer = (point, outer) if point.cost < target else (inner, point)
         if abs(outer.at - inner.at) <= ENOUGH / 10 * abs(outer.at):
             break
     return best

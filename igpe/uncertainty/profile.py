@@ -210,14 +210,14 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         if broken:
             lines.append(
                 f"The profile of {p.name} could not be computed to its end "
-                f"({' and '.join(broken)}): further from the estimate, the integration "
-                "fails or the constraints cannot be satisfied."
+                f"({' and '.join(broken)}): further from the estimate, the integration fails, the "
+                "other unknowns cannot be fitted, or the constraints cannot be satisfied."
             )
     return lines
 
 
 INCREMENTS = 4  # of the sum of squares, on each side
-INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
+INEXACT = 1e-4  # of the rise: what one Gauss-Newton correction may still promise
 BETTER = 1e-2  # of the rise: an optimum so much lower is another one
 WIDER = 0.01  # of an interval: what another profile shows beyond its ends is more than rounding
 AGAIN = 10  # times that profiles begin again at a better optimum

@@ -8,8 +8,11 @@ import few_data
 import matplotlib.pyplot as plt
 import methanol
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay, decay_data
+from pyomo import dae
 from scipy import stats
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq, least_squares, minimize_scalar
@@ -324,3 +327,51 @@ def test_a_bent_valley_of_undetermined_unknowns_takes_few_integrations():
     found = profile(problem, near, "p1")
     assert found.integrations < 400
     assert (found["p1"].lower, found["p1"].upper) == pytest.approx((1.533, 2.919), rel=3e-3)
+
+
+def oscillator():
+    """Higgins and Selkov: v0 and k2 stretch the valley, which period times time makes narrow."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.S, m.P = pyo.Var(m.t), pyo.Var(m.t)
+        m.dS, m.dP = dae.DerivativeVar(m.S), dae.DerivativeVar(m.P)
+        m.v0, m.k1, m.k2 = pyo.Var(bounds=(0.01, 100)), pyo.Var(bounds=(1e-3, 100)), pyo.Var()
+        m.k2.setlb(0.01)
+        m.k2.setub(100)
+        m.s = pyo.Constraint(m.t, rule=lambda m, t: m.dS[t] == m.v0 - m.k1 * m.S[t] * m.P[t] ** 2)
+        m.p = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dP[t] == m.k1 * m.S[t] * m.P[t] ** 2 - m.k2 * m.P[t]
+        )
+        return m
+
+    def course(x):
+        def slopes(_, y):
+            rate = x[1] * y[0] * y[1] ** 2
+            return [x[0] - rate, rate - x[2] * y[1]]
+
+        options = {"method": "LSODA", "rtol": 1e-10, "atol": 1e-12}
+        return solve_ivp(slopes, (0, 14), x[3:], t_eval=times, **options).y[1]
+
+    times = np.linspace(0.5, 14, 28)
+    noise = 0.08 * np.random.default_rng(1).standard_normal(28)
+    values = course([1.1, 0.9, 1.3, 2.0, 1.0]) + noise
+    start = {"S": igpe.Unknown(0.01, 20), "P": igpe.Unknown(0.01, 20)}
+    table = pd.DataFrame({"time": times, "P": values})
+    run = igpe.Experiment(table, start=start, start_time=0.0, sigma=0.08)
+    problem = igpe.Problem(model, parameters=["v0", "k1", "k2"], experiments=run)
+    return problem, lambda x: float((((values - course(x)) / 0.08) ** 2).sum())
+
+
+def test_a_profile_follows_a_narrow_bent_valley():
+    """Its points are integrated ones, and reach as far as the sum of squares allows."""
+    problem, squares = oscillator()
+    near = {"v0": 1.1, "k1": 0.9, "k2": 1.3, "S(t0)": 2.0, "P(t0)": 1.0}
+    best = igpe.SingleShooting().estimate(problem, near)
+    made = profile(problem, best, ["v0", "S(t0)"])
+    for one in made.profiles:
+        for cost, x in zip(one.costs, one.others, strict=True):
+            assert squares(x) == pytest.approx(cost, abs=0.01)
+    ends = made["v0"].upper, made["S(t0)"].lower, made["S(t0)"].upper
+    assert ends == pytest.approx((6.88, 1.6, 3.5), rel=0.02)
