@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.augmented import Augmented
+from igpe.dynamics.integrators.augmented import Augmented, ImplicitUnits
 from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -31,8 +31,9 @@ class Consistent:
         self.guess: FloatArray = np.zeros(system.z.numel())
         if self.n_y == 0:
             return
-        self.guess[: self.n_y] = ivp.guess / ivp.implicit_scale
-        self.lower, self.upper = ivp.lower / ivp.implicit_scale, ivp.upper / ivp.implicit_scale
+        self.units = ImplicitUnits.of(ivp)
+        self.guess[: self.n_y] = self.units.there(ivp.guess)
+        self.lower, self.upper = self.units.there(ivp.lower), self.units.there(ivp.upper)
         self._starts = [self.guess[: self.n_y], *self._inside(ivp.implicit_scale)]
         known = ca.vertcat(system.tau, system.x, system.p)
         y, y_s = system.z[: self.n_y], system.z[self.n_y :]
@@ -63,9 +64,7 @@ class Consistent:
         why = INCONSISTENT.format(at(time))
         if self._beyond is None:
             return why
-        y, low, high = (
-            v * self._ivp.implicit_scale for v in (self._beyond, self.lower, self.upper)
-        )
+        y, low, high = map(self.units.back, (self._beyond, self.lower, self.upper))
         k = int(np.argmax(np.maximum(self.lower - self._beyond, self._beyond - self.upper)))
         name = self._ivp.implicit[k]
         return f"{why} {BEYOND.format(name, y[k], low[k], high[k])}"

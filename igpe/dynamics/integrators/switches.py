@@ -93,8 +93,8 @@ class Implicit:
     """Implicit algebraic variables (n_y,) as a function of time, states, inputs and unknowns."""
 
     def __init__(self, ivp: InitialValueProblem) -> None:
-        self.ivp, self.size = ivp, ivp.implicit_scale
-        if len(self.size):
+        self.ivp = ivp
+        if ivp.implicit:
             self._consistent = Consistent(augmented(ivp, sensitivities=False), ivp)
             self._last = self._consistent.guess
 
@@ -102,15 +102,16 @@ class Implicit:
         self, t: float, x: FloatArray, u: FloatArray, b: FloatArray, q: FloatArray
     ) -> FloatArray:
         """The root next to the last one; raises BrokenError if there is none inside the bounds."""
-        if not len(self.size):
+        if not self.ivp.implicit:
             return np.zeros(0)
-        scale, rows = np.maximum(np.abs(q), self.ivp.unknown_scale), np.ones(len(self.size))
+        scale = np.maximum(np.abs(q), self.ivp.unknown_scale)
+        rows = np.ones(len(self.ivp.implicit))
         p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
         root = self._consistent(x / self.ivp.scale, self._last, p)
         if root is None:
             raise BrokenError(self._consistent.reason(t))
         self._last = root
-        return root * self.size
+        return self._consistent.units.back(root)
 
 
 class Stretches:

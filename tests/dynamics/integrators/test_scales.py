@@ -6,8 +6,10 @@ import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, simulation
 from pyomo import dae
+from scipy.optimize import brentq
 
 from igpe.core.status import Status
+from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -154,3 +156,41 @@ def test_growth_from_any_trace(trace, is_measured, method):
     exact = 1 / (1 + (1 / trace - 1) * np.exp(-times))
     assert came.status is Status.CONVERGED
     assert came.states[:, 0] == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize(("low", "first"), [(1e-16, 0.1), (1e-3, -0.1)])
+def test_an_implicit_variable_over_decades(low, first):
+    """[H+] in a titration: H - 1e-14 / H = excess; beyond its lower bound there is no solution."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.excess, m.H, m.k = pyo.Var(m.t), pyo.Var(m.t, bounds=(low, 10)), pyo.Var()
+        m.rate = dae.DerivativeVar(m.excess)
+        m.fed = pyo.Constraint(m.t, rule=lambda m, t: m.rate[t] == -m.k)
+        m.acid = pyo.Constraint(
+            m.t, rule=lambda m, t: m.H[t] + m.H[t] ** 3 == 1e-14 / m.H[t] + m.excess[t]
+        )
+        m.pH = pyo.Expression(m.t, rule=lambda m, t: -pyo.log10(m.H[t]))
+        return m
+
+    times = np.linspace(0.0, 2.0, 9)
+    run = Experiment(pd.DataFrame({"time": times, "pH": 7.0}), start={"excess": first}, sigma=0.01)
+    problem = Problem(build, parameters=["k"], experiments=run)
+    came = simulation(problem, times, method=Sundials()).run(np.array([0.1]))
+    if low > 1e-8:
+        assert came.status is not Status.CONVERGED
+        assert "H = 1e-13 is not between 0.001 and 10" in came.reason
+        return
+
+    def exact(k, t):
+        return -brentq(lambda u: _titrated(10.0**u) - (0.1 - k * t), -15, 1, xtol=1e-14)
+
+    ends = [[exact(k, t) for t in times] for k in (0.1, 0.1 - 1e-7, 0.1 + 1e-7)]
+    assert came.measured[:, 0] == pytest.approx(ends[0], abs=1e-6)
+    slope = (np.array(ends[2]) - ends[1])[times != 1] / 2e-7
+    assert came.measured_by_unknown[times != 1, 0, 0] == pytest.approx(slope, rel=1e-4)
+
+
+def _titrated(H):
+    return H + H**3 - 1e-14 / H
