@@ -545,6 +545,39 @@ def test_a_start_may_be_a_pattern_or_a_parameter():
     assert len(given) == 3 + 5 + 5
 
 
+def ring(times):
+    """A loop reactor: what leaves at 4 enters at 0."""
+    m = pyo.ConcreteModel()
+    m.t, m.x = dae.ContinuousSet(initialize=times), dae.ContinuousSet(initialize=[0, 1.33, 4])
+    m.u = pyo.Var(bounds=(0.1, 5))
+    m.c = pyo.Var(m.t, m.x)
+    m.dcdt, m.dcdx = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.x)
+    m.d2c = dae.DerivativeVar(m.c, wrt=(m.x, m.x))
+
+    @m.Constraint(m.t, m.x)
+    def balance(m, t, x):
+        if x == 0:
+            return m.c[t, 0] == m.c[t, 4]
+        if x == 4:
+            return m.dcdx[t, 0] == m.dcdx[t, 4]
+        return m.dcdt[t, x] == -m.u * m.dcdx[t, x] + DISPERSION * m.d2c[t, x]
+
+    return m
+
+
+def test_a_pulse_whose_tail_is_next_to_nothing_moves_as_one_on_a_level():
+    """The start at the end of the grid is 1e-22; a level of 1 everywhere stays 1."""
+
+    def found(level):
+        start = {"c": lambda x: level + np.exp(-(((x - 1) / 0.4) ** 2))}
+        run = igpe.Experiment(table("c[1.33]"), start=start, start_time=0.0, sigma=0.01)
+        grid = {"x": FiniteDifference(20, "central")}
+        problem = igpe.Problem(ring, parameters=["u"], experiments=run, space=grid)
+        return igpe.simulate(problem, {"u": 1.1}, TIMES)["c[1.33]"].to_numpy() - level
+
+    assert found(0.0) == pytest.approx(found(1.0), abs=1e-6)
+
+
 def test_sets_with_the_same_points_are_told_apart():
     """Pyomo's sets are equal if their points are: x and y of one grid, x and the times."""
     times = np.linspace(0.25, 1, 4)

@@ -364,7 +364,7 @@ def _posed(
         scale=scale,
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
-        implicit_scale=sizes.of_implicit(implicit, float(min(scale))),
+        implicit_scale=sizes.of_implicit(implicit, symbols.states, scale),
         **dict(zip(("guess", "lower", "upper"), sizes.search(implicit), strict=True)),
         until=field.until,
         switching=field.switching,

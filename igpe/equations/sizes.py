@@ -1,20 +1,24 @@
 """How large states and unknowns are, which errors of integration are relative to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pyomo.dae import ContinuousSet
 
 from igpe.core.arrays import FloatArray
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.model import Instance
+from igpe.problem.model import Instance, sets_of
 from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
 UNBOUNDED = 1e14  # bounds as large mean none
 ROUNDING = float(np.sqrt(np.finfo(float).eps))  # of numbers whose squares are summed
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
+
+Profile = tuple[Any, ...] | None
+"""Names and indices, other than time and positions, that the points of a profile share."""
 
 
 class ProblemSizes:
@@ -28,7 +32,8 @@ class ProblemSizes:
 
         One of which nothing is known counts as the smallest of the others, at most 1: too small a
         size costs steps, too large a one accuracy. One that is not measured may become as large as
-        any.
+        any. Where a profile in space starts at nearly nothing, what its other points hold soon
+        arrives.
         """
         found, largest = [], []
         for name in states:
@@ -38,6 +43,10 @@ class ProblemSizes:
             found.append(max(least, min(start, self._unseen)) if known else least)
             measured = max((_most(name, e) for e in self._measuring.get(name, ())), default=0.0)
             largest.append((max(measured, start, initial), measured > 0))
+        profiles = self._sizes_of_profiles(states, found)
+        for k, name in enumerate(states):
+            floor = profiles.get(self._profile(name), 0.0) / FINEST
+            found[k] = found[k] and max(found[k], min(floor, self._measured(name) or floor))
         smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
         sizes = np.array([size or smallest for size in found])
         return sizes, np.maximum(sizes, [size if seen else most for size, seen in largest])
@@ -56,10 +65,19 @@ class ProblemSizes:
         plainly = np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
         return np.where(box.in_logarithms & (box.lower > 0), box.lower, plainly)
 
-    def of_implicit(self, names: tuple[str, ...], otherwise: float) -> FloatArray:
-        """Of algebraic variables that are solved numerically, and of slopes."""
+    def of_implicit(
+        self, names: tuple[str, ...], states: tuple[str, ...], scale: FloatArray
+    ) -> FloatArray:
+        """Of algebraic variables that are solved numerically, and of slopes.
+
+        scale  of the states: an end of a profile in space counts as large as its largest point
+        """
+        profiles, least = self._sizes_of_profiles(states, scale), min([1.0, *scale.tolist()])
         known = [self._measured(n) or _magnitude(self._component(n)) for n in names]
-        return np.array([size or min(otherwise, 1.0) for size in known])
+        return np.array([
+            size or profiles.get(self._profile(n), least)
+            for n, size in zip(names, known, strict=True)
+        ])
 
     def search(self, names: tuple[str, ...]) -> FloatArray:
         """(3, n) guess and bounds of implicit variables as their Pyomo Vars have them."""
@@ -72,6 +90,30 @@ class ProblemSizes:
                 number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
             rows.append((np.clip(number, lower, upper), lower, upper))
         return np.array(rows, dtype=float).reshape(-1, 3).T
+
+    def _sizes_of_profiles(
+        self, states: tuple[str, ...], sizes: Iterable[float]
+    ) -> dict[Profile, float]:
+        """The largest size in each profile in space."""
+        found: dict[Profile, float] = {}
+        for name, size in zip(states, sizes, strict=True):
+            if (profile := self._profile(name)) is not None:
+                found[profile] = max(size, found.get(profile, 0.0))
+        return found
+
+    def _profile(self, name: str) -> Profile:
+        """The profile in space that a variable is a point of; None if it is of none."""
+        own, is_in_space, found = self._component(name), False, list[Any]()
+        while own is not None:
+            parent = own.parent_component()
+            sets = [s for s in sets_of(parent) for _ in range(s.dimen or 1)]
+            keys = own.index() if isinstance(own.index(), tuple) else (own.index(),)
+            spatial = [isinstance(s, ContinuousSet) for s in sets]
+            time = [s is self.problem.instance.time for s in sets]
+            is_in_space |= any(a and not b for a, b in zip(spatial, time, strict=True))
+            found += [parent.local_name, *(k for k, s in zip(keys, spatial, strict=False) if not s)]
+            own = parent.parent_block()
+        return tuple(found) if is_in_space else None
 
     def _measured(self, name: str) -> float:
         """Largest measured value, of this experiment or of the others; 0 if there is none.
