@@ -41,6 +41,17 @@ def one_decay(times: Any) -> Any:
     return m
 
 
+def second_order(times: Any) -> Any:
+    """y' = -k1 y - k2 y²."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.y = pyo.Var(m.t)
+    m.dy = dae.DerivativeVar(m.y)
+    m.k1, m.k2 = pyo.Var(bounds=(0, 4)), pyo.Var(bounds=(0, 3))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -m.k1 * m.y[t] - m.k2 * m.y[t] ** 2)
+    return m
+
+
 def measured(y: Any, seed: int = 3) -> pd.DataFrame:
     """The measurements, with normal errors."""
     noise = SIGMA * np.random.default_rng(seed).standard_normal(len(TIMES))

@@ -14,24 +14,28 @@ from scipy import special
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
+from igpe.core.names import in_words
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import Claims
 from igpe.proofs.checker.experiments import Replay
 
 Corner = tuple[float, ...]
 ROUNDING = 1e-12  # relative, of sums of numbers in the file
+NEAR = 1.1  # times the lower bound: a sum of squares that is nearly the least one
 SMALL = 5e-7  # of the rise: half of what those who read it leave for its rounding
 
 
 class Threshold(NamedTuple):
     """The level S (1 + factor) + term of a least sum of squares S.
 
-    degrees  of freedom of the residuals; 0 where standard deviations are known
+    degrees   of freedom of the residuals; 0 where standard deviations are known
+    on_bound  unknowns that raise the degrees, since the certificate's point has them on a bound
     """
 
     factor: float
     term: float
     degrees: int
+    on_bound: tuple[str, ...] = ()
 
     def rise(self, least: float) -> float:
         """How far the level lies above it, to rounding."""
@@ -40,6 +44,15 @@ class Threshold(NamedTuple):
     def above(self, least: float) -> float:
         """The level, to rounding."""
         return least * (1 + self.factor) + self.term
+
+    @property
+    def law(self) -> str:
+        """The distribution that it comes from, and what its degrees of freedom take for granted."""
+        if not self.degrees:
+            return "chi squared"
+        be = "are" if len(self.on_bound) > 1 else "is"
+        held = f" if {in_words(self.on_bound)} {be} on a bound at the optimum"
+        return f"F with {self.degrees} degrees of freedom{held if self.on_bound else ''}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,9 @@ class RegionClaim:
                 f"{rows} measurements and {int(np.count_nonzero(free))} free unknowns."
             )
         quantile = float(special.fdtri(count, degrees, self.level))
-        return Threshold(count * quantile / degrees, 0.0, degrees)
+        held = ~free & (problem.box.lower < problem.box.upper)
+        on_bound = tuple(np.array(problem.box.names)[held].tolist())
+        return Threshold(count * quantile / degrees, 0.0, degrees, on_bound)
 
     def is_inside(self, claims: Claims) -> BoolArray:
         """(n_claims,) which lie in a part."""
@@ -155,6 +170,19 @@ class RegionClaim:
             if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():
                 yield part.low, part.high, f"region {k + 1} overlaps with another region"
 
+    def doubt_of_degrees(self, threshold: Threshold, objective: float, lower_bound: float) -> str:
+        """Why the degrees of freedom may be too many; empty if they are not.
+
+        They are those at the optimum, where an unknown on a bound counts as fixed.
+        """
+        if not threshold.on_bound or objective <= NEAR * lower_bound:
+            return ""
+        return (
+            f"the {threshold.degrees} degrees of freedom count {in_words(threshold.on_bound)} as "
+            "on a bound at the optimum, but the certificate's parameter values are not proved to "
+            f"be near the optimum (sum of squares {objective:.6g}, lower bound {lower_bound:.6g})"
+        )
+
     def fault_of_leaf(self, reason: str, low: Corner, high: Corner) -> str:
         """What is wrong with where a leaf lies; empty if nothing is."""
         if reason not in ("within", "open"):
@@ -175,9 +203,8 @@ class RegionClaim:
             return f"{100 * share:.3g} % of the volume is open, not {100 * self.open_share:.3g} %"
         return ""
 
-    def sentence(self, unknowns: Sequence[str], degrees: int, *, is_open: bool) -> str:
+    def sentence(self, unknowns: Sequence[str], threshold: Threshold, *, is_open: bool) -> str:
         """What is proved where nothing is wrong."""
-        law = f"F with {degrees} degrees of freedom" if degrees else "chi squared"
         of = "all unknowns together" if self.simultaneous else "each unknown by itself"
         open_ = ", or in undecided boxes" * is_open
         known = [k + 1 for k, part in enumerate(self.parts) if part.inside]
@@ -190,8 +217,9 @@ class RegionClaim:
         )  # fmt: skip
         held = f"; points in ({'), ('.join(map(str, known))}) belong to the region" if known else ""
         return (
-            f"the {100 * self.level:g} % likelihood region ({of}, {law}, sums of squares below "
-            f"{self.cut:.9g}) lies in {f'the boxes {boxes}' if boxes else 'no box'}{open_}{held}"
+            f"the {100 * self.level:g} % likelihood region ({of}, {threshold.law}, sums of "
+            f"squares below {self.cut:.9g}) lies in "
+            f"{f'the boxes {boxes}' if boxes else 'no box'}{open_}{held}"
         )
 
 

@@ -132,8 +132,9 @@ class Verified(Shown):
         if self.verdict is Verdict.REFUTED:
             return f"Refuted: {first.why} ({box})."
         more = f", and {len(self.regions) - 1} more" if len(self.regions) > 1 else ""
+        where = f" on {100 * self.volume:.3g} % of the box" if self.volume else ""
         return (
-            f"Not confirmed on {100 * self.volume:.3g} % of the box: {first.why} ({box}{more}). "
+            f"Not confirmed{where}: {first.why} ({box}{more}). "
             "The checker found nothing that contradicts the certificate."
         )
 
@@ -450,7 +451,7 @@ def _region_in_words(tree: Tree, threshold: Threshold | None) -> str:
     if tree.likelihood is None or threshold is None:
         return ""
     is_open = tree.open_share > 0
-    return tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
+    return tree.likelihood.sentence(tree.unknowns, threshold, is_open=is_open)
 
 
 def _prepare(experiment: Replay, unknowns: int) -> None:
@@ -518,15 +519,17 @@ def _region_faults(
     assert region is not None, "there is a threshold"
     bounds = tree.low, tree.high
     wrong = [tree.region(*f) for f in region.faults_of_numbers(threshold, tree.objective, bounds)]
+    doubtful = Regions()
     if why := region.fault_of_openness(tree.open_share):
         wrong.append(tree.region(*bounds, why))
+    if why := region.doubt_of_degrees(threshold, tree.objective, tree.lower_bound):
+        doubtful.append(tree.region(tree.point, tree.point, why))
     claimed = [(p, part.objective) for part in region.parts for p in [part.point]]
     level = threshold.above(tree.lower_bound)
     claimed += [(p, level) for part in region.parts for p in part.inside]
     if wrong or not claimed:
-        return wrong, []
+        return wrong, doubtful
     low, high = values_at(given, np.array([p for p, _ in claimed]), end)
-    doubtful = []
     for (p, most), least, top in zip(claimed, low, high, strict=True):
         if least > most:
             why = (

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from regional import TRUTH, mirrored
+from regional import TRUTH, mirrored, second_order
+from scipy import special
+from scipy.optimize import minimize_scalar
 
 import igpe
 from igpe.proofs import CertifiedRegion
@@ -310,3 +313,27 @@ def test_a_region_of_another_problem_is_refused(region: CertifiedRegion) -> None
     given = forged_from(region, lambda c: None)
     assert outcome(given, mirrored(known=False)) == "refuted"  # other thresholds
     assert outcome(given, mirrored(k1=(0.0, 7.0))) == "refused"
+
+
+def test_more_degrees_of_freedom_need_an_optimum_on_the_bound() -> None:
+    """At k2 = 0, one unknown counts as fixed; the best values within the bounds have k2 = 0.1."""
+    times = np.array([0.4, 0.8, 1.2])
+    data = pd.DataFrame({"time": times, "y": [0.6446, 0.4446, 0.2931]})
+    run = igpe.Experiment(data, start={"y": 1.0}, start_time=0.0)
+    problem = igpe.Problem(second_order, parameters=["k1", "k2"], experiments=run)
+    true = igpe.certify_region(problem, {"k1": 0.95, "k2": 0.1}, time_limit=60)
+    k1 = minimize_scalar(lambda k: ((np.exp(-k * times) - data["y"]) ** 2).sum()).x
+    least = float(((np.exp(-k1 * times) - data["y"]) ** 2).sum()) * (1 + 1e-9)
+    rise = least * special.fdtri(1, 2, 0.95) / 2
+    assert true.degrees == 1
+    assert least + rise < 0.5 * true.cut
+    whole = {"lower": [0.0, 0.0], "upper": [4.0, 3.0]}
+    forged = json.loads(true.to_json()) | {
+        "point": [k1, 0.0], "objective": least, "degrees": 2, "rise": rise,
+        "cut": (least + rise) * (1 + 1e-9),
+        "tree": [{**whole, "reason": "within", "children": []}],
+        "regions": [{**whole, "parameters": [k1, 0.0], "objective": least, "inside": []}],
+    }  # fmt: skip
+    found = igpe.verify(json.dumps(forged), problem, seconds=6.0)
+    assert found.verdict.value == "not confirmed"
+    assert "count k2 as on a bound at the optimum, but the certificate's" in found.sentence
