@@ -118,14 +118,18 @@ class Verified(Shown):
     @property
     def _own_sentence(self) -> str:
         if self.verdict is Verdict.VERIFIED:
-            about = f"Verified: {self.region}. No" if self.region else "Verified: no"
-            near = f"gap {self.gap:.2g}" if self.lower_bound > 0 else "0 up to rounding"
+            at = "the sum of squares at the certificate's parameter values is at most "
+            at += f"{self.objective[1]:.9g}"
+            fit = f"{at}; the certificate has no lower bound above 0"
+            if self.lower_bound > 0:
+                fit = (
+                    "no parameter values in the box have a sum of squares below "
+                    f"{self.lower_bound:.9g}; {at} (gap {self.gap:.2g})"
+                )
+            about = f"{self.region}. {fit[0].upper()}{fit[1:]}" if self.region else fit
             return (
-                f"{about} parameter values in the box have a sum of squares below "
-                f"{max(self.lower_bound, 0.0):.9g}; the sum of squares at the certificate's "
-                f"parameter values is at most {self.objective[1]:.9g} ({near}). "
-                f"{self.leaves} parts of the box were verified with outward rounding "
-                f"({self.boxes} integrations, {self.seconds:.3g} s).{self.premise}"
+                f"Verified: {about}. {self.leaves} parts of the box were verified with outward "
+                f"rounding ({self.boxes} integrations, {self.seconds:.3g} s).{self.premise}"
             )
         first = self.regions[0]
         box = ", ".join(f"{n} in [{a:.6g}, {first.upper[n]:.6g}]" for n, a in first.lower.items())

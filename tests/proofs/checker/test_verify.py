@@ -65,6 +65,17 @@ def test_a_true_certificate_is_verified(problem: igpe.Problem, tmp_path: Path) -
         assert "outward rounding" in str(found)
 
 
+@pytest.mark.parametrize("bound", [0.0, -1.0])
+def test_without_a_bound_above_0_the_sum_is_not_called_0(
+    bound: float, problem: igpe.Problem
+) -> None:
+    found = igpe.verify(certificate() | {"lower_bound": bound}, problem)
+    assert found
+    assert "is at most 1.1858448" in str(found)
+    assert "; the certificate has no lower bound above 0." in str(found)
+    assert "up to rounding" not in str(found)
+
+
 def test_it_says_that_it_prepares_and_checks(problem: igpe.Problem) -> None:
     sentences: list[str] = []
     igpe.verify(certificate(), problem, progress=sentences.append)
