@@ -1,5 +1,7 @@
 """Several quantities without standard deviations: each counts by the size of its residuals."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -212,6 +214,11 @@ def test_a_certificate_names_the_weights_as_its_premise():
     assert igpe.verify(proof, posed).verdict.name == "VERIFIED"
     with pytest.raises(igpe.errors.ProblemError, match="relative standard deviations"):
         igpe.verify(proof, problem(table(12), sigma="equal"))
+    forged = json.loads(proof.to_json())
+    forged["relative_sigma"] = {n: 10 * v for n, v in forged["relative_sigma"].items()}
+    forged["objective"], forged["lower_bound"] = proof.objective / 99, proof.lower_bound / 101
+    with pytest.raises(igpe.errors.ProblemError, match=r"is 0, but here it is 2\.3"):
+        igpe.verify(json.dumps(forged), posed)
 
 
 def test_other_words_for_sigma_are_refused():

@@ -20,6 +20,7 @@ from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import residuals_at
 from igpe.proofs.checker.experiments import Replay
 
+SCALED = 1e-6  # mean logarithm of relative standard deviations, up to rounding
 SAME = 1e-4  # relative: the prover computes predictions with an ordinary integrator
 
 
@@ -89,6 +90,13 @@ def weighted(weights: StatedWeights, problem: Problem) -> Problem:
             np.array([given.get(n, 1.0) for n in e.measured])[e.measurements.column]
             for e in problem.experiments
         ]
+        if abs(mean := float(np.mean(np.log(np.concatenate(sizes))))) > SCALED:
+            raise ProblemError(
+                f"The certificate has the relative standard deviations {dict(given)}. In igpe, the "
+                "mean of their logarithms over all measurements is 0, but here it is "
+                f"{mean:.3g}, so the certificate's sums of squares are not igpe's. Give the "
+                "certificate as igpe.certify wrote it."
+            )
         return problem.weighted(sizes, relative=True)
     if not problem.sigma_follows:
         return problem
