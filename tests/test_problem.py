@@ -306,6 +306,27 @@ def test_a_problem_survives_pickle_and_copy(way):
     assert other.instance.model is not one.instance.model
 
 
+class Study:
+    """An object that keeps the problem whose model is one of its methods."""
+
+    def __init__(self):
+        self.scale = 2.0
+        self.problem = Problem(self.scaled, parameters=["k"], experiments=run())
+
+    def scaled(self, times):
+        m = model(times)
+        m.scale = self.scale
+        return m
+
+
+@pytest.mark.parametrize("way", ["pickle", "deepcopy"])
+def test_a_problem_whose_model_belongs_to_what_keeps_it_survives_copies(way):
+    other = COPIES[way](Study().problem)
+    study = other.given["model"].__self__
+    assert study.problem is other
+    assert pyo.value(other.instance.model.scale) == study.scale == 2.0
+
+
 def test_the_copy_of_a_problem_has_the_same_estimates():
     one = consecutive.problem()
     assert igpe.estimate(pickled(one)).parameters == igpe.estimate(one).parameters

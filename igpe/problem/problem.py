@@ -145,8 +145,15 @@ class Problem(Suggesting):
         check_weights(self.experiments, self.priors, self.unknowns)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy keep what the problem was made of and build the models again."""
-        return _made_again, (self._given, dict(self.fixed), self._weights, list(self.systems))
+        """Pickle and copy keep what the problem was made of and build the models again.
+
+        The object comes before its parts: its builder may belong to an object that keeps it.
+        """
+        parts = self._given, dict(self.fixed), self._weights, list(self.systems)
+        return object.__new__, (Problem,), parts
+
+    def __setstate__(self, parts: tuple[Any, ...]) -> None:
+        self.__dict__.update(_made_again(*parts).__dict__)
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
