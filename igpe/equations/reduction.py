@@ -27,8 +27,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError
+from igpe.core.names import listed
 from igpe.equations.differentiation import DerivativeArray, abrupt
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import Block, blocks, incidence, matching
@@ -46,6 +47,7 @@ CLOSE = 1e-9  # relative residual at which such a value counts
 SAME = 1e-6  # relative difference of slopes of one straight line
 INDEPENDENT = 1e-7  # of the longest: what others leave of a row that is independent of them
 TRIES, STEPS = 6, 60  # to meet the constraints in numbers
+LARGER = (1.0, 10.0, 100.0, 1000.0)  # sizes of drawn values, where smaller ones are not finite
 HELD = 1e-3  # of the steps of others: those of states whose start value is given
 
 
@@ -478,7 +480,6 @@ class _Point:
         self.begin = np.array([w if v is None else v for v, w in zip(number, drawn, strict=True)])
         self.sizes = np.where(known & (self.begin != 0), np.abs(self.begin), 1.0)
         given = [reduced.given(n) is not None for n in s.states] + [False] * len(reduced.names)
-        self.moves = np.where(given, HELD, 1.0) * self.sizes
         v = ca.vertcat(s.x, reduced.unknown)
         every = ca.substitute(reduced.every, s.s, s.x)
         old = [s.t, s.u, s.p]
@@ -486,11 +487,50 @@ class _Point:
         every = ca.densify(ca.substitute([every], old, new)[0])
         by = ca.densify(ca.jacobian(every, v))
         self._function = ca.Function("F", [v], [every, by])
+        if not self._is_finite():
+            known = self._given_by_single_equations(incidence(every, v).tocsr(), known)
+        for size in LARGER:  # exp(-E/T) is infinite at many a drawn T
+            if self._is_finite():
+                break
+            self.begin = np.where(known, self.begin, size * (1 + 0.1 * drawn))
+            self.sizes = np.where(known, self.sizes, size)
+        self.moves = np.where(given, HELD, 1.0) * self.sizes
+
+    def _is_finite(self) -> bool:
+        return all(np.isfinite(m.full()).all() for m in self._function(self.begin))
+
+    def _given_by_single_equations(self, pattern: Any, known: BoolArray) -> BoolArray:
+        """Take what equations with one drawn variable each give, as T == 320 + t does.
+
+        pattern  places of the variables in the equations
+        returns  which variables are not drawn any more
+        """
+        known = known.copy()
+        for _ in range(STEPS):
+            drawn = [row.indices[~known[row.indices]] for row in pattern]
+            single = [(i, c[0]) for i, c in enumerate(drawn) if len(c) == 1]
+            f, by = (m.full() for m in self._function(self.begin))
+            step = {c: f[i, 0] / by[i, c] for i, c in single if by[i, c]}
+            step = {c: s for c, s in step.items() if np.isfinite(s)}
+            for c, s in step.items():
+                self.begin[c] -= s
+                self.sizes[c] = abs(self.begin[c]) or 1.0
+                known[c] = abs(s) <= CLOSE * self.sizes[c]
+            if not step:
+                break
+        return known
 
     def derivatives(self, at: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Of all rows by states and by what is unknown, times their sizes."""
         n_x = len(self.reduced.symbols.states)
         by = self._function(at)[1].full() * self.sizes
+        finite = np.isfinite(by).all(axis=1)
+        if odd := [r for r, good in zip(self.reduced.rows, finite, strict=True) if not good]:
+            raise ModelError(
+                f"The equations {listed(odd)} have no finite derivatives near the start values. "
+                "Give the variables in these equations that have no start value an initial value, "
+                "such as m.T = pyo.Var(m.t, initialize=330)."
+            )
         length = np.linalg.norm(by, axis=1)
         by = by / np.where(length > 0, length, 1.0)[:, None]
         return by[:, :n_x], by[:, n_x:]

@@ -168,6 +168,24 @@ def test_a_prescribed_temperature_gives_the_duty(given, value, slope):
     np.testing.assert_allclose(found.Q, duty, atol=1e-5)
 
 
+def colder_is_faster(times):
+    m = models.cooled(times)
+    for t in m.t:
+        m.rate[t].set_value(m.k0 * pyo.exp(m.E * (300.0 / m.T[t] - 1)) * m.c[t])
+    return m
+
+
+def test_a_prescribed_temperature_needs_no_initial_value():
+    """At a T drawn near 1, exp(300 E / T) overflows; the setpoint gives T = 305."""
+    given = {"start": {"c": 2.0}, "inputs": {"setpoint": 305.0}}
+    found = igpe.simulate(
+        problem(colder_is_faster, ["k0", "E"], ["c", "T", "Q"], **given), {"k0": 0.1, "E": 3.0}
+    )
+    rate = 0.1 * np.exp(3.0 * (300 / 305 - 1))
+    np.testing.assert_allclose(found["T"], 305.0, rtol=1e-12)
+    np.testing.assert_allclose(found.Q, 0.1 * (290 - 305) + 40 * rate * found.c, atol=1e-6)
+
+
 def test_a_boiling_drum_at_constant_pressure_gives_its_vapour():
     alpha = 2.5
 
@@ -376,6 +394,13 @@ def without_hint(times):
     return m
 
 
+def far_from_finite(times):
+    m = models.cooled(times)
+    for t in m.t:
+        m.rate[t].set_value(m.k0 * pyo.exp(pyo.exp(m.E * (m.T[t] + 300))) * m.c[t])
+    return m
+
+
 def step_setpoint():
     return tempered(igpe.step_input([0.0, 1.0], [300.0, 310.0]))
 
@@ -409,6 +434,12 @@ REFUSED = {
     "several roots": (
         lambda: swinging({"x": 0.6, "u": 0.0}, model=without_hint),
         "'y' | several roots | initialize",
+    ),
+    "equations that overflow": (
+        lambda: problem(
+            far_from_finite, ["k0", "E"], ["c"], start={"c": 2.0}, inputs={"setpoint": 305.0}
+        ),
+        "'mass' | 'heat' | no finite derivatives | initialize=",
     ),
     "input that jumps": (step_setpoint, "'hold' | 'setpoint' | igpe.step_input | smooth"),
     "function that jumps": (
