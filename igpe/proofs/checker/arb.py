@@ -393,9 +393,13 @@ class ThirdCheck:
             ClaimedLeaf(*row)
             for row in zip(*(part[drawn].tolist() for part in leaves), strict=True)
         ]
+        value, verdicts = None, list[bool | tuple[ClaimedLeaf, Sequence[float]]]()
         try:
             value = self.objective(point, end)
-            verdicts = [self.leaf(leaf, end) for leaf in chosen]
+            for leaf in chosen:
+                verdicts.append(self.leaf(leaf, end))
+        except KeyboardInterrupt:
+            pass  # the rest is undecided; what was verified without Arb stays
         finally:
             flint.ctx.prec, flint.ctx.cap = old
         if value is not None and value > objective:
@@ -412,7 +416,7 @@ class ThirdCheck:
             is_objective_confirmed=value is not None and bool(value <= objective),
             leaves=len(leaves[0]),
             confirmed=verdicts.count(True),
-            undecided=verdicts.count(False),
+            undecided=len(chosen) - len(verdicts) + verdicts.count(False),
             refuted=tuple(refuted),
         )
 

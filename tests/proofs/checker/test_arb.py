@@ -92,6 +92,20 @@ def test_what_no_time_is_left_for_is_undecided() -> None:
     assert not found.refuted
 
 
+def test_ctrl_c_leaves_the_rest_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([True, False])
+
+    def leaf(*_: Any) -> bool:
+        for answer in answers:
+            return answer
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThirdCheck, "leaf", leaf)
+    found = checked(certificate(), consecutive.problem())
+    assert (found.confirmed, found.undecided, found.refuted) == (1, 5, ())
+    assert found.is_objective_confirmed
+
+
 class TestForged:
     """The checker is blind here: it reads the wrong equations, or is not asked."""
 
