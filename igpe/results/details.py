@@ -8,7 +8,7 @@ from html import escape
 from igpe.core.markup import aligned, bullets, counted, filled, number, numbers, table, wide
 from igpe.numerics.optima import is_same_objective
 from igpe.results.residual_table import NOT_INTEGRATED
-from igpe.results.result_data import Parameter, ResultData, rounding
+from igpe.results.result_data import Parameter, ResultData, has_better, rounding
 
 HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
 
@@ -230,7 +230,7 @@ def proofs(result: ResultData) -> Iterator[str]:
         yield f"The fit to the measurements is not proved to be the best. {why}"
         return
     yield result.proof.sentence
-    if result.proof.objective < result.objective:
+    if has_better(result, result.proof):
         pairs = zip(result.proof.unknowns, result.proof.parameters, strict=True)
         values = ", ".join(f"'{n}': {number(v)}" for n, v in pairs)
         least = f"{word(result)} {result.proof.objective:.6g}"
