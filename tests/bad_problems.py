@@ -223,6 +223,10 @@ STARTS: Cases = {
         lambda: read_without_start(spoilt(bad.start_fixed_without_value)),
         "['A'] have no start value | Experiment(start=",
     ),
+    "start of an algebraic variable": (
+        lambda: pose(experiments=run(start={"A": 1.0, "B": 0.0})),
+        "['B'] | B has no time derivative: the equations give it | Omit it from start",
+    ),
 }
 INPUTS: Cases = {
     "input by math": (lambda: initial(math.sin), "'feed' | pyo.exp(-t) | igpe.step_input"),

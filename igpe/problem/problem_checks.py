@@ -457,6 +457,19 @@ def _has_higher_index(problem: Any, experiment: Experiment, instance: Instance) 
     return int(ca.sprank(pattern)) < len(instance.equations)
 
 
+def _algebraic(
+    problem: Any, experiment: Experiment, instance: Instance, names: Sequence[str]
+) -> list[str]:
+    """Those of the names that are algebraic variables, not inputs."""
+    others = {*instance.idle, *experiment.inputs, *problem.time_varying}
+    return [
+        n
+        for n in names
+        if n not in others and n in instance.series
+        if next(iter(instance.series[n].values())).is_variable_type()
+    ]
+
+
 def _check_starts(
     problem: Any, place: str, experiment: Experiment, known: set[str], instance: Instance
 ) -> None:
@@ -464,6 +477,12 @@ def _check_starts(
     if unknown := [n for n in start if n not in states]:
         idle = [n for n in unknown if n in instance.idle]
         why = f" No equation uses the derivative of {in_words(idle)}." if idle else ""
+        if follow := _algebraic(problem, experiment, instance, unknown):
+            it, has = ("them", "have") if len(follow) > 1 else ("it", "has")
+            why += (
+                f" {in_words(follow)} {has} no time derivative: the equations give {it} from the "
+                f"states. Omit {it} from start, and give start values of the states."
+            )
         raise ProblemError(
             f"{place}start= contains {unknown}, but the states are {listed(states)}.{why}"
         )
