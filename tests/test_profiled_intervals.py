@@ -172,6 +172,7 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     none = np.zeros(2)
     by = ParameterProfile("K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), none, reached)
     made = Profiles(("V", "K"), result.parameters, 0.0, 1.0, 0.95, (by,), {})
+    unasked = _with_intervals(result, made, ["K"])
     result = _with_intervals(result, made, ["V", "K"])
     widened = result.estimates[0]
     assert (widened.lower, widened.upper) == (lower, 1000.0)
@@ -182,6 +183,8 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     longer = [n for n in result.actions if "reach as far as the profiles of other unknowns" in n]
     assert not linearised
     assert len(longer) == (remark == "")
+    named = [n for n in unasked.notes if n.startswith("The intervals of V reach as far as")]
+    assert len(named) == (remark == "")
 
 
 @pytest.mark.slow

@@ -54,6 +54,10 @@ LONGER = (
     "igpe could not compute profile likelihoods of {} within its work and time limits. Their "
     "intervals reach as far as the profiles of other unknowns do, and may be longer."
 )
+WIDENED = (
+    "The intervals of {} reach as far as the profiles of other unknowns do, and have no standard "
+    "error."
+)
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
@@ -260,6 +264,9 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
     if left := [n for n in left if not is_longer[n]]:
         result = _without_profile(result, left)
     shown = [n for n in every if n not in lost]
+    unasked = [n for n in before if is_longer[n] and n not in {*every, *wanted, *lost}]
+    if unasked:
+        result = replace(result, notes=(*result.notes, WIDENED.format(", ".join(unasked))))
     notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(shown))] if shown else []
     return replace(result, notes=(*result.notes, *notes))
 
