@@ -500,18 +500,12 @@ class _Point:
         return all(np.isfinite(m.full()).all() for m in self._function(self.begin))
 
     def _given_by_single_equations(self, pattern: Any, known: BoolArray) -> BoolArray:
-        """Take what equations with one drawn variable each give, as T == 320 + t does.
-
-        pattern  places of the variables in the equations
-        returns  which variables are not drawn any more
-        """
-        known = known.copy()
+        """Take what equations of one drawn variable give; return what is not drawn any more."""
         for _ in range(STEPS):
             drawn = [row.indices[~known[row.indices]] for row in pattern]
             single = [(i, c[0]) for i, c in enumerate(drawn) if len(c) == 1]
             f, by = (m.full() for m in self._function(self.begin))
-            step = {c: f[i, 0] / by[i, c] for i, c in single if by[i, c]}
-            step = {c: s for c, s in step.items() if np.isfinite(s)}
+            step = {c: s for i, c in single if by[i, c] and np.isfinite(s := f[i, 0] / by[i, c])}
             for c, s in step.items():
                 self.begin[c] -= s
                 self.sizes[c] = abs(self.begin[c]) or 1.0

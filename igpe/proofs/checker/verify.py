@@ -118,14 +118,12 @@ class Verified(Shown):
     @property
     def _own_sentence(self) -> str:
         if self.verdict is Verdict.VERIFIED:
-            at = "the sum of squares at the certificate's parameter values is at most "
-            at += f"{self.objective[1]:.9g}"
-            fit = f"{at}; the certificate has no lower bound above 0"
-            if self.lower_bound > 0:
-                fit = (
-                    "no parameter values in the box have a sum of squares below "
-                    f"{self.lower_bound:.9g}; {at} (gap {self.gap:.2g})"
-                )
+            top = f"{self.objective[1]:.9g}"
+            at = f"the sum of squares at the certificate's parameter values is at most {top}"
+            least = f"{self.lower_bound:.9g}; {at} (gap {self.gap:.2g})"
+            fit = f"no parameter values in the box have a sum of squares below {least}"
+            if self.lower_bound <= 0:
+                fit = f"{at}; the certificate has no lower bound above 0"
             about = f"{self.region}. {fit[0].upper()}{fit[1:]}" if self.region else fit
             return (
                 f"Verified: {about}. {self.leaves} parts of the box were verified with outward "
@@ -454,8 +452,7 @@ def verify(
 def _region_in_words(tree: Tree, threshold: Threshold | None) -> str:
     if tree.likelihood is None or threshold is None:
         return ""
-    is_open = tree.open_share > 0
-    return tree.likelihood.sentence(tree.unknowns, threshold, is_open=is_open)
+    return tree.likelihood.sentence(tree.unknowns, threshold, is_open=tree.open_share > 0)
 
 
 def _prepare(experiment: Replay, unknowns: int) -> None:
@@ -523,14 +520,12 @@ def _region_faults(
     assert region is not None, "there is a threshold"
     bounds = tree.low, tree.high
     wrong = [tree.region(*f) for f in region.faults_of_numbers(threshold, tree.objective, bounds)]
-    doubtful = Regions()
     if why := region.fault_of_openness(tree.open_share):
         wrong.append(tree.region(*bounds, why))
-    if why := region.doubt_of_degrees(threshold, tree.objective, tree.lower_bound):
-        doubtful.append(tree.region(tree.point, tree.point, why))
+    why = region.doubt_of_degrees(threshold, tree.objective, tree.lower_bound)
+    doubtful = [tree.region(tree.point, tree.point, why)] * bool(why)
     claimed = [(p, part.objective) for part in region.parts for p in [part.point]]
-    level = threshold.above(tree.lower_bound)
-    claimed += [(p, level) for part in region.parts for p in part.inside]
+    claimed += [(p, threshold.above(tree.lower_bound)) for o in region.parts for p in o.inside]
     if wrong or not claimed:
         return wrong, doubtful
     low, high = values_at(given, np.array([p for p, _ in claimed]), end)
