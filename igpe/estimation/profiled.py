@@ -51,7 +51,7 @@ WITHOUT_PROFILE = (
 )
 TOO_SHORT = "The intervals of {} may be too narrow. Run igpe.profile(problem, result)."
 LONGER = (
-    "igpe could not compute profile likelihoods of {} within its work and time limits. Their "
+    "igpe could not compute profile likelihoods of {} within its work and time limits: such "
     "intervals reach as far as the profiles of other unknowns do, and may be longer."
 )
 WIDENED = (
