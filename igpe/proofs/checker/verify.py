@@ -120,10 +120,10 @@ class Verified(Shown):
         if self.verdict is Verdict.VERIFIED:
             top = f"{self.objective[1]:.9g}"
             at = f"the sum of squares at the certificate's parameter values is at most {top}"
-            least = f"{self.lower_bound:.9g}; {at} (gap {self.gap:.2g})"
-            fit = f"no parameter values in the box have a sum of squares below {least}"
-            if self.lower_bound <= 0:
-                fit = f"{at}; the certificate has no lower bound above 0"
+            fit = f"{at}; the certificate has no lower bound above 0"
+            if self.lower_bound > 0:
+                below = "no parameter values in the box have a sum of squares below "
+                fit = f"{below}{self.lower_bound:.9g}; {at} (gap {self.gap:.2g})"
             about = f"{self.region}. {fit[0].upper()}{fit[1:]}" if self.region else fit
             return (
                 f"Verified: {about}. {self.leaves} parts of the box were verified with outward "
