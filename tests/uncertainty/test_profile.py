@@ -374,4 +374,4 @@ def test_a_profile_follows_a_narrow_bent_valley():
         for cost, x in zip(one.costs, one.others, strict=True):
             assert squares(x) == pytest.approx(cost, abs=0.01)
     ends = made["v0"].upper, made["S(t0)"].lower, made["S(t0)"].upper
-    assert ends == pytest.approx((6.88, 1.6, 3.5), rel=0.02)
+    assert ends == pytest.approx((6.88, 1.6, 3.5), rel=0.04)
