@@ -31,24 +31,24 @@ def two_decays(times: Any) -> Any:
 
 
 def one_decay(times: Any) -> Any:
-    """x' = -(k1 + k2) x: only the sum is determined."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.y = pyo.Var(m.t)
-    m.dy = dae.DerivativeVar(m.y)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 8)), pyo.Var(bounds=(0, 8))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -(m.k1 + m.k2) * m.y[t])
-    return m
+    """y' = -(k1 + k2) y: only the sum is determined."""
+    return _of_y(times, lambda m, y: -(m.k1 + m.k2) * y, k1=(0, 8), k2=(0, 8))
 
 
 def second_order(times: Any) -> Any:
     """y' = -k1 y - k2 y²."""
+    return _of_y(times, lambda m, y: -m.k1 * y - m.k2 * y**2, k1=(0, 4), k2=(0, 3))
+
+
+def _of_y(times: Any, slope: Any, **bounds: tuple[float, float]) -> Any:
+    """One state y; slope: of (model, y); bounds: of the unknowns."""
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times)
     m.y = pyo.Var(m.t)
     m.dy = dae.DerivativeVar(m.y)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 4)), pyo.Var(bounds=(0, 3))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -m.k1 * m.y[t] - m.k2 * m.y[t] ** 2)
+    for name, ends in bounds.items():
+        m.add_component(name, pyo.Var(bounds=ends))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == slope(m, m.y[t]))
     return m
 
 
@@ -95,13 +95,7 @@ def saturated() -> tuple[igpe.Problem, Any]:
     y = _substrate(1.0, 0.5) + 0.05 * np.random.default_rng(5).standard_normal(len(TIMES))
 
     def model(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.y = pyo.Var(m.t)
-        m.dy = dae.DerivativeVar(m.y)
-        m.V, m.K = pyo.Var(bounds=(0.1, 3)), pyo.Var(bounds=(0.05, 4))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -m.V * m.y[t] / (m.K + m.y[t]))
-        return m
+        return _of_y(times, lambda m, y: -m.V * y / (m.K + y), V=(0.1, 3), K=(0.05, 4))
 
     run = igpe.Experiment(
         pd.DataFrame({"time": TIMES, "y": y}), start={"y": 2.0}, start_time=0.0, sigma=0.05

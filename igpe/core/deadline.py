@@ -125,7 +125,7 @@ class Session:
         if self.closed or not (late or self.due):
             return
         if not late and now - (before or now) < ELSEWHERE and _is_elsewhere(frame):
-            _later(AGAIN, self._send)
+            self.again()
             return
         self.due = False
         raise KeyboardInterrupt
@@ -153,7 +153,7 @@ class Session:
                 signal.raise_signal(signal.SIGINT)
 
     def again(self) -> None:
-        """Send SIGINT once more a little later, where Python ignored the KeyboardInterrupt."""
+        """Send SIGINT once more a little later: KeyboardInterrupt cannot be raised here."""
         self.due = True
         _later(AGAIN, self._send)
 

@@ -150,7 +150,7 @@ def _slice(
     base: Likelihood, point: PathPoint, held: tuple[int, int], rise: float
 ) -> tuple[Corner, Corner]:
     """The lowest and highest second unknown at a point of the ridge."""
-    x, there, _ = point.state
+    x, there = point.state.x, point.state.there
     line = HeldLine(held, np.array([0.0, 1.0]))
     path = ShootingPath(replace(base, x=x, at=there), line, quick(base, INEXACT * rise))
     origin, (i, j) = path.origin, held

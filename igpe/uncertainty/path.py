@@ -110,22 +110,16 @@ class HeldLine(NamedTuple):
         return float(ends.min(axis=0).max()), float(ends.max(axis=0).min())
 
 
-class _Before(NamedTuple):
-    """An earlier point of a path: its t and unknowns (n,)."""
+class _Shot(NamedTuple):
+    """The last integration at a point of a path, and at the one it came from, if any.
+
+    at  its t;  x: its unknowns (n,);  there: residuals and derivative
+    """
 
     at: float
     x: FloatArray
-
-
-class _Shot(NamedTuple):
-    """The last integration at a point of a path, and the point it came from, if any.
-
-    x  its unknowns (n,);  there: residuals and derivative
-    """
-
-    x: FloatArray
     there: Linearised
-    before: _Before | None = None
+    before: "_Shot | None" = None
 
 
 @dataclass(frozen=True)
@@ -157,8 +151,8 @@ class ShootingPath:
         fit = profiled(landscape, start, self.line.held, search=self.search)
         if fit.at is None or fit.status is Status.ITERATION_LIMIT:
             return None
-        point = self._corrected(at, fit.x, fit.at)
-        return point._replace(state=point.state._replace(before=_Before(near.at, near.state.x)))
+        point, last = self._corrected(at, fit.x, fit.at), near.state._replace(before=None)
+        return point._replace(state=point.state._replace(before=last))
 
     def _predicted(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where a parabola of the path through two points expects the optimum.
@@ -180,8 +174,8 @@ class ShootingPath:
 
     def _tangent(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where the problem linearised at `near` has its optimum."""
-        (x, there, _), (held, direction) = near.state, self.line
-        box, x = self.base.box, x.copy()
+        there, (held, direction) = near.state.there, self.line
+        box, x = self.base.box, near.state.x.copy()
         free = np.delete(np.arange(len(x)), held)
         moved = there.residual + there.jacobian[:, held] @ direction * (at - near.at)
         low, high = box.lower[free] - x[free], box.upper[free] - x[free]
@@ -194,19 +188,19 @@ class ShootingPath:
         held, direction = self.line
         free = np.delete(np.arange(len(x)), held)
         along, by_free = there.jacobian[:, held] @ direction, there.jacobian[:, free]
-        residual, full, left = there.residual, x.copy(), along
+        residual, left = there.residual, along
         if len(free):
             box = self.base.box.select(self.base.box.names[i] for i in free)
             step = bounded_solution(by_free, -residual, box.lower - x[free], box.upper - x[free])
             residual = residual + by_free @ step
-            full[free] = box.clip(x[free] + step)
-            moving = by_free[:, ~on_bounds(full[free], Linearised(residual, by_free), box)]
+            end = box.clip(x[free] + step)
+            moving = by_free[:, ~on_bounds(end, Linearised(residual, by_free), box)]
             if moving.shape[1]:
                 loose = np.full(moving.shape[1], np.inf)
                 left = along + moving @ bounded_solution(moving, -along, -loose, loose)
         slope, curvature = 2 * float(residual @ along), 2 * float(left @ left)
         cost = float(residual @ residual) + there.offset
-        return PathPoint(at, cost, slope, curvature, x, _Shot(x, there))
+        return PathPoint(at, cost, slope, curvature, x, _Shot(at, x, there))
 
 
 NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
@@ -409,7 +403,7 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
             step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
             if step < SHORTEST * at:
                 return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
-            widen = widen if point else 1.0
+            widen = 1.0 if point is None else widen
             continue
         points.append(point)
         if point.cost >= target:
