@@ -5,11 +5,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from pyomo.dae import ContinuousSet
 
 from igpe.core.arrays import FloatArray
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.model import Instance, sets_of
+from igpe.problem.model import Instance, position_in
 from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
@@ -104,16 +103,20 @@ class ProblemSizes:
     def _profile(self, name: str) -> Profile:
         """The profile in space that a variable is a point of; None if it is of none."""
         own, is_in_space, found = self._component(name), False, list[Any]()
-        while own is not None:
-            parent = own.parent_component()
-            sets = [s for s in sets_of(parent) for _ in range(s.dimen or 1)]
-            keys = own.index() if isinstance(own.index(), tuple) else (own.index(),)
-            spatial = [isinstance(s, ContinuousSet) for s in sets]
-            time = [s is self.problem.instance.time for s in sets]
-            is_in_space |= any(a and not b for a, b in zip(spatial, time, strict=True))
-            found += [parent.local_name, *(k for k, s in zip(keys, spatial, strict=False) if not s)]
+        while self._in_space and own is not None:
+            parent, index = own.parent_component(), own.index()
+            places = {position_in(parent, s) for s in self._in_space} - {None}
+            is_in_space |= bool(places)
+            places.add(position_in(parent, self.problem.instance.time))
+            key = index if isinstance(index, tuple) else (index,)
+            found += [parent.local_name, *(k for i, k in enumerate(key) if i not in places)]
             own = parent.parent_block()
         return tuple(found) if is_in_space else None
+
+    @cached_property
+    def _in_space(self) -> list[Any]:
+        found: list[Any] = self.problem.instance.in_space
+        return found
 
     def _measured(self, name: str) -> float:
         """Largest measured value, of this experiment or of the others; 0 if there is none.

@@ -156,6 +156,11 @@ class Instance:
         """The first time."""
         return float(self.time.first())
 
+    @property
+    def in_space(self) -> list[Any]:
+        """The model's ContinuousSets other than the time."""
+        return [s for s in self.model.component_objects(ContinuousSet) if s is not self.time]
+
 
 def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset()) -> Instance:
     """Sort the components of a Pyomo model (discretised by pyomo.dae or not).

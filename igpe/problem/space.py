@@ -343,7 +343,7 @@ def require_whole_sums(instance: Instance) -> None:
 
     The rule runs again: then it holds the same variables, of which some at further positions.
     """
-    sets = [s for s in instance.model.component_objects(ContinuousSet) if s is not instance.time]
+    sets = instance.in_space
     if not sets:
         return
     for component in instance.model.component_objects((pyo.Expression, pyo.Constraint)):
@@ -381,7 +381,7 @@ def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
 
 def skipped(instance: Instance) -> dict[str, list[str]]:
     """Positions in space at which an equation has no member, by the equation's name."""
-    sets = [s for s in instance.model.component_objects(ContinuousSet) if s is not instance.time]
+    sets = instance.in_space
     found: dict[str, list[str]] = {}
     for component in instance.model.component_objects(pyo.Constraint, active=True):
         for s in [s for s in sets if position_in(component, s) is not None]:
