@@ -117,7 +117,11 @@ SETTINGS: Cases = {
 }
 
 MODELS: Cases = {
-    "no builder": (lambda: pose(bad.model([0.0, 1.0])), "ConcreteModel | model(times)"),
+    "no builder": (lambda: pose({"A": 1}), "dict | a Pyomo model | model(times)"),
+    "model that ends early": (
+        lambda: pose(bad.model([0.0, 1.0])),
+        "'t' reaches from 0 to 1 | time 2 is wanted | ContinuousSet(bounds=(0, 2))",
+    ),
     "builder raises": (
         lambda: pose(bad.raises),
         "`raises` failed | KeyError | no table | Experiment(inputs=...)",

@@ -1,12 +1,14 @@
 """Solving the equations for slopes and algebraic variables, explicitly where that is possible.
 
 The block triangular form says in which order; a block that is linear in its few unknowns is solved
-with symbols, any other block stays implicit and its unknowns become algebraic variables y of
+with symbols. Of any other block those unknowns are eliminated that an equation gives from the
+others, as a difference quotient in space; the rest stays implicit and becomes the algebraic
+variables y of
 
     dx = f(t, x, y, u, p),    0 = g(t, x, y, u, p).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,8 @@ from igpe.equations.incidence import blocks, incidence, matching
 from igpe.equations.symbols import stack
 
 LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
+ROUNDS = 3  # of eliminations in a block; more would be Gauss's algorithm without pivots
+NONE: Set[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,13 @@ def solve_for(
     rows: Sequence[int],
     columns: Sequence[int],
     *,
+    any_value: Set[int] = NONE,
     squares: bool = False,
 ) -> Solved:
     """Solve the equations `rows` for the unknowns `columns`: a square part with a matching.
 
+    any_value  unknowns that neither bounds nor a start value tell from another root: they may be
+             eliminated from blocks that stay implicit
     squares  also through square roots: the square of a negative value is no solution, so only
              where that value is known to be a root, as a measured one is
     """
@@ -59,14 +66,22 @@ def solve_for(
             old, new = stack(unknowns[j] for j in needed), stack(solved[j] for j in needed)
             equations = ca.substitute(equations, old, new)
         own = stack(unknowns[j] for j in block.columns)
-        answer = _solve_block(equations, own)
-        if answer is None and own.numel() == 1:
-            answer = inverted(equations, own, squares=squares)
+        answer = _solve_block(equations, own, squares=squares)
+        if answer is not None:
+            solved |= {j: answer[k] for k, j in enumerate(block.columns)}
+            continue
+        given, equations = _eliminated(
+            equations, own, [k for k, j in enumerate(block.columns) if j in any_value]
+        )
+        left = [k for k in range(own.numel()) if k not in given]
+        answer = _solve_block(equations, own[left], squares=squares) if given else None
         if answer is None:
-            implicit += block.columns
+            implicit += [block.columns[k] for k in left]
             remaining.append(equations)
         else:
-            solved |= {j: answer[k] for k, j in enumerate(block.columns)}
+            found = {k: answer[i] for i, k in enumerate(left)}
+            given = {k: ca.substitute(e, own[left], answer) for k, e in given.items()} | found
+        solved |= {block.columns[k]: e for k, e in given.items()}
     return Solved(
         expressions=tuple(solved.get(j, unknowns[j]) for j in columns),
         implicit=tuple(implicit),
@@ -74,14 +89,66 @@ def solve_for(
     )
 
 
-def solve_all(residual: Any, unknowns: Any) -> Solved:
-    """Solve a whole square system, in the order of its unknowns."""
+def solve_all(residual: Any, unknowns: Any, any_value: Set[int] = NONE) -> Solved:
+    """Solve a whole square system, in the order of its unknowns; `any_value` as in `solve_for`."""
     rows = {c: r for r, c in matching(incidence(residual, unknowns)).items()}
     columns = range(unknowns.numel())
-    return solve_for(residual, unknowns, [rows[j] for j in columns], columns)
+    return solve_for(residual, unknowns, [rows[j] for j in columns], columns, any_value=any_value)
 
 
-def _solve_block(equations: Any, unknowns: Any) -> Any | None:
+def _eliminated(
+    equations: Any, unknowns: Any, eligible: Sequence[int]
+) -> tuple[dict[int, Any], Any]:
+    """Unknowns as expressions of those that are left, and the equations that these are to meet.
+
+    An equation gives an unknown that it holds with a number as factor.
+    """
+    given: dict[int, Any] = {}
+    for _ in range(ROUNDS):
+        found = _definitions(equations, unknowns, [k for k in eligible if k not in given])
+        if not found:
+            break
+        old = stack(unknowns[k] for k in found)
+        new = stack(expression for _, expression in found.values())
+        rows = {r for r, _ in found.values()}
+        equations = stack(equations[r] for r in range(equations.numel()) if r not in rows)
+        equations = ca.substitute(equations, old, new)
+        given = {k: ca.substitute(e, old, new) for k, e in given.items()}
+        given |= {k: e for k, (_, e) in found.items()}
+    return given, equations
+
+
+def _definitions(
+    equations: Any, unknowns: Any, eligible: Sequence[int]
+) -> dict[int, tuple[int, Any]]:
+    """Unknown -> row that gives it, and its expression, which holds none of the others."""
+    matrix = ca.jacobian(equations, unknowns)
+    held: list[set[int]] = [set() for _ in range(equations.numel())]
+    for r, k in zip(*matrix.sparsity().get_triplet(), strict=True):
+        held[r].add(k)
+    found: dict[int, tuple[int, Any]] = {}
+    others = set[int]()
+    for r, inside in enumerate(held):
+        if inside & found.keys() or len(inside) == 1:
+            continue
+        for k in sorted(inside - others):
+            if k in eligible and matrix[r, k].is_constant() and not matrix[r, k].is_zero():
+                rest = ca.substitute(equations[r], unknowns[k], 0)
+                found[k] = r, -rest / matrix[r, k]
+                others |= inside - {k}
+                break
+    return found
+
+
+def _solve_block(equations: Any, unknowns: Any, *, squares: bool) -> Any | None:
+    """The unknowns of a linear block, or the one that can be isolated; None of any other block."""
+    answer = _solve_linear(equations, unknowns)
+    if answer is None and unknowns.numel() == 1:
+        return inverted(equations, unknowns, squares=squares)
+    return answer
+
+
+def _solve_linear(equations: Any, unknowns: Any) -> Any | None:
     if unknowns.numel() > LARGEST_SYMBOLIC or any(ca.which_depends(equations, unknowns, 2)):
         return None
     matrix = ca.jacobian(equations, unknowns)

@@ -77,6 +77,7 @@ class System:
     flow       of reduced equations: the same for integration, with slopes of all states; None
                where these themselves are fit for it
     auxiliary  algebraic variables that the model does not have
+    any_value  algebraic variables that have neither bounds nor a value in the model
     """
 
     symbols: Symbols
@@ -90,11 +91,13 @@ class System:
     reduction: Reduction | None = None
     flow: "System | None" = None
     auxiliary: frozenset[str] = frozenset()
+    any_value: frozenset[str] = frozenset()
 
     @cached_property
     def solved(self) -> Solved:
         """The equations solved for `unknowns`."""
-        return solve_all(self.residual, self.unknowns)
+        names = enumerate(self.unknown_names)
+        return solve_all(self.residual, self.unknowns, {i for i, n in names if n in self.any_value})
 
     def of_another(self, **parts: Any) -> "System":
         """The same equations, solved once, with other outputs, starts, jumps or events."""

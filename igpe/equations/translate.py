@@ -5,7 +5,7 @@ Everything else is evaluated with the operators of the other side.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import casadi as ca
@@ -31,7 +31,10 @@ PYOMO_ARITHMETIC = frozenset({
 })
 """Kinds of nodes that are told by their kind and arguments alone."""
 POWERS = frozenset({"POW", "CONSTPOW", "SQRT"})
+QUOTIENTS, PRODUCTS = frozenset({"DIV", "INV"}), frozenset({"MUL"})
+MONOMIALS = frozenset({*PRODUCTS, "DIV", "SQ", "NEG", "TWICE", *POWERS})
 ROOT = 0.5
+SMALLEST = 1e-30  # base below which negative powers are infinite: their derivatives overflow
 TINY = 1e-300  # added to bases: it changes none but 0, whose logarithm becomes finite
 DEPTH = 20  # of expressions that are compared node by node
 
@@ -156,51 +159,87 @@ def _meet(condition: Any, then: Any, otherwise: Any) -> bool:
 
 
 def with_safe_powers(expressions: Any, states: Any, noise: FloatArray) -> Any:
-    """SX column of powers that rest where a base is exhausted.
+    """SX column of powers and quotients that rest where a base is exhausted.
 
     states  what an integration moves
     noise   (n,) by how much errors of integration may put each of them off
 
-    Roots, and powers whose exponents are unknown or no whole numbers, are 0 at bases <= 0, and so
-    are their derivatives: the noise of an integration makes an exhausted state slightly negative
-    (a tank that is empty, a conversion of 1), and the derivative of 0**n by n would be 0 * log(0).
+    Roots, and powers whose exponents are unknown or no whole numbers, have at bases <= 0 the limit
+    for a base that goes to 0 (0, or infinity where the exponent is negative), without derivatives:
+    the noise of an integration makes an exhausted state slightly negative (a tank that is empty, a
+    conversion of 1), and the derivative of 0**n by n would be 0 * log(0), also where 0 is an input.
+    Negative whole powers and K/x are infinite at 0, so that v / (1 + K/x) has finite derivatives.
     A base that is further below 0 than noise explains has no power: the model is not defined there.
     For integration only: outside solvers know no cases.
     """
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(column))
     function = ca.Function("f", [symbols], [column])
-    if POWERS.isdisjoint(operation_names(function)):
+    if (POWERS | QUOTIENTS).isdisjoint(operation_names(function)):
         return expressions
     moved = {
         s.element_hash(): float(size)
         for s, size in zip(ca.vertsplit(states), noise, strict=True)
         if s.is_symbolic()
     }
-    results = Graph.of_function(function).evaluate(
-        lambda _, i: symbols[i], ca.SX, partial(_power, moved)
-    )
+    results = Graph.of_function(function).evaluate(lambda _, i: symbols[i], ca.SX, _Resting(moved))
     return ca.reshape(ca.vertcat(*results), *column.shape)
 
 
-def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any:
-    """See `with_safe_powers`; noise: hash of a symbol -> its noise."""
-    plain = apply_to_sx(operation, data)
-    if operation not in POWERS or data[0].is_constant():
-        return plain
-    moved = [s for s in ca.symvar(data[0]) if s.element_hash() in noise]
-    if operation != "POW" or data[1].is_constant():
-        exponent = ROOT if operation == "SQRT" else float(data[1])
-        if exponent <= 0 or exponent.is_integer() or not moved:
-            return plain
-    allowed = data[0] > 0
-    base = data[0]
-    if not moved:  # a condition on time alone is held from its jump on, where the base is still 0
-        base += ca.if_else(data[1] > 0, TINY, 0.0)
-    base = ca.if_else(allowed, base, 1.0)  # so that not even the derivative is taken there
-    reach = sum(ca.fabs(ca.jacobian(data[0], s)) * noise[s.element_hash()] for s in moved)
-    rest = ca.if_else(data[0] >= -reach, 0.0, np.nan) if moved else 0.0
-    return ca.if_else(allowed, apply_to_sx(operation, [base, *data[1:]]), rest)
+class _Resting:
+    """See `with_safe_powers`.
+
+    noise      hash of a state -> its noise
+    vanishing  hashes of what is 0 where a state or an input is: products and powers of these, of
+               which a quotient is infinite; sums as in x / (K + x) are not among them
+    """
+
+    def __init__(self, noise: Mapping[int, float]) -> None:
+        self.noise, self.vanishing = noise, set(noise)
+
+    def __call__(self, operation: str, data: list[Any]) -> Any:
+        may_vanish = [d.is_zero() or d.element_hash() in self.vanishing for d in data]
+        if operation in QUOTIENTS and may_vanish[-1]:
+            return _quotient(ca.SX(1) if operation == "INV" else data[0], data[-1])
+        result = _power(self.noise, operation, data) if operation in POWERS else None
+        is_product = any(may_vanish) if operation in PRODUCTS else may_vanish[0]
+        if result is not None or (operation in MONOMIALS and is_product):
+            result = apply_to_sx(operation, data) if result is None else result
+            self.vanishing.add(result.element_hash())
+            return result
+        return apply_to_sx(operation, data)
+
+
+def _quotient(top: Any, base: Any) -> Any:
+    limit = ca.if_else(top > 0, np.inf, ca.if_else(top < 0, -np.inf, np.nan))
+    return _outside(ca.fabs(base) > SMALLEST, base, lambda base: top / base, limit)
+
+
+def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any | None:
+    """None of powers that need no care."""
+    base, exponent = data[0], {"SQRT": ca.SX(ROOT)}.get(operation, data[-1])
+    moved = [s for s in ca.symvar(base) if s.element_hash() in noise]
+    is_known = exponent.is_constant()
+    is_whole = is_known and float(exponent).is_integer()
+    is_number = base.is_constant() and not base.is_zero()
+    if is_number or (is_whole and float(exponent) >= 0) or (is_known and not moved):
+        return None
+    is_below = exponent < 0
+    limit = ca.if_else(exponent > 0, 0.0, ca.if_else(is_below, np.inf, 1.0))
+    if is_whole:  # of a base of any sign
+        return _outside(ca.fabs(base) > SMALLEST, base, lambda base: base**exponent, limit)
+    allowed = base > ca.if_else(is_below, SMALLEST, 0.0)
+    if moved:
+        reach = sum(ca.fabs(ca.jacobian(base, s)) * noise[s.element_hash()] for s in moved)
+        limit = ca.if_else(base >= -reach, limit, np.nan)
+    else:  # a condition on time alone is held from its jump on, where the base is still 0
+        base += ca.if_else(exponent > 0, TINY, 0.0)
+    return _outside(allowed, base, lambda base: apply_to_sx(operation, [base, *data[1:]]), limit)
+
+
+def _outside(allowed: Any, base: Any, function: Callable[[Any], Any], limit: Any) -> Any:
+    """The function where it is allowed, with a base of 1 elsewhere: so no derivative is taken."""
+    return ca.if_else(allowed, function(ca.if_else(allowed, base, 1.0)), limit)
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

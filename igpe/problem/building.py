@@ -2,22 +2,30 @@
 
 The builder is the user's function `model(times)` (or `model(times, experiment)`): it returns an
 ordinary Pyomo model with a ContinuousSet made of `times`. It is called afresh for every use, so the
-user's own objects are never changed.
+user's own objects are never changed. Where the user gives a model instead, the builder is `Copies`
+of it.
 """
 
 import inspect
+import io
 import logging
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from pyomo.core.base.block import Block
+import cloudpickle
+import pyomo.environ as pyo
+from pyomo.core.base.block import BlockData
+from pyomo.core.expr.visitor import identify_variables, replace_expressions
+from pyomo.dae import ContinuousSet
+from pyomo.dae.misc import expand_components
 
 from igpe.core.errors import ModelError
 from igpe.problem.members import logarithm_of, with_logarithms, with_positions
-from igpe.problem.model import Instance, read
-from igpe.problem.space import require_whole_sums
+from igpe.problem.model import Instance, along_time, read
+from igpe.problem.space import GRIDS, require_whole_sums
 
 Builder: TypeAlias = Callable[..., Any]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -25,16 +33,129 @@ FEW = 10  # times that stand for all of an experiment
 SHOWN = 4  # times that a message lists
 
 
+class _ModelPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Packs Pyomo's models, of which a DerivativeVar knows its state by a weak reference."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, weakref.ref):
+            return weakref.ref, (value(),)
+        return super().reducer_override(value)
+
+
+class Copies:
+    """A builder whose models are copies of one model, with further points of time and space.
+
+    Pyomo's own rules write the equations at these points, as they do where it discretises.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.original = model.clone()
+        self.__name__ = "copy of the model"
+
+    def __getstate__(self) -> tuple[str, bytes]:
+        packed = io.BytesIO()
+        _ModelPickler(packed).dump(self.original)
+        return self.__name__, packed.getvalue()
+
+    def __setstate__(self, state: tuple[str, bytes]) -> None:
+        self.__name__, self.original = state[0], cloudpickle.loads(state[1])
+
+    def __call__(self, times: Sequence[float]) -> Any:
+        model, grids = self.original.clone(), GRIDS.get()
+        sets = {s.name: s for s in model.component_objects(ContinuousSet)}
+        before = {n: frozenset(s) for n, s in sets.items()}
+        for name in sets.keys() & grids.keys():
+            grids[name].fill(sets[name])
+        over = [s for n, s in sets.items() if n not in grids and not s.get_discretization_info()]
+        if len(over) == 1:  # else there is no time, which is refused where the model is read
+            _extend(over[0], times)
+        if grown := [s for n, s in sets.items() if len(s) > len(before[n])]:
+            for s in grown:
+                s.set_changed(True)
+            expand_components(model)
+            for s in grown:
+                s.set_changed(False)  # it is not discretised
+            _require_rules(model)
+            _own_variables(model)
+            _fix_further(model, [s for s in grown if s in over], before)
+        return model
+
+
+def _extend(time: Any, times: Sequence[float]) -> None:
+    """Add points to the time of a model."""
+    first, last = time.first(), time.last()
+    if outside := [t for t in times if not first <= t <= last]:
+        raise ModelError(
+            f"The model's time '{time.name}' reaches from {first:g} to {last:g}, but the time "
+            f"{outside[-1]:g} is wanted. Give its ends in the model: m.{time.name} = "
+            f"ContinuousSet(bounds=({min(first, *times):g}, {max(last, *times):g}))."
+        )
+    own = set(map(float, time))
+    time.update(t for t in times if t not in own)
+
+
+def _require_rules(model: Any) -> None:
+    """Raise ModelError if a rule cannot write its equation at a further point.
+
+    Pyomo takes its KeyError for a constraint that is skipped.
+    """
+    for component in model.component_objects(pyo.Constraint, active=True):
+        rule = getattr(component, "_rule", None)
+        for index in component.index_set() if rule is not None else ():
+            if index in component:
+                continue
+            try:
+                rule(component.parent_block(), index)
+            except KeyError as error:
+                raise ModelError(
+                    f"The rule of '{component.name}' cannot write the equation at {index}: "
+                    f"KeyError: {error}. A rule must name the model by its first argument, and "
+                    "hold for all times: pass tabulated data in Experiment(inputs=...). Or give "
+                    "igpe.Problem a function model(times) that builds the model."
+                ) from error
+
+
+def _fix_further(model: Any, times: Sequence[Any], before: Mapping[str, Set[float]]) -> None:
+    """Fix a variable at further times where all of its times were fixed at one value."""
+    for time in times:
+        for series in along_time(model, time, pyo.Var)[1].values():
+            old = [v for t, v in series.items() if t in before[time.name]]
+            if len(old) > 1 and all(v.fixed and v.value == old[0].value for v in old):
+                for v in series.values():
+                    v.fix(old[0].value)
+
+
+def _own_variables(model: Any) -> None:
+    """Let the equations hold variables of this model where a rule names those of the original."""
+    for component in model.component_data_objects((pyo.Constraint, pyo.Expression)):
+        held = identify_variables(component.expr, include_fixed=True)
+        others = [v for v in held if v.model() is not model]
+        if others:
+            own = {id(v): pyo.ComponentUID(v).find_component_on(model) for v in others}
+            component.set_value(replace_expressions(component.expr, own))
+
+
+def as_builder(model: Any) -> Builder:
+    """The function that builds the model, or one that copies the model given.
+
+    raises  ModelError for anything else
+    """
+    if isinstance(model, BlockData):
+        return Copies(model)
+    if not callable(model):
+        raise ModelError(
+            f"The model is a {type(model).__name__}; expected a Pyomo model, or a function "
+            "model(times) that builds and returns the model for any list of times."
+        )
+    builder: Builder = model
+    return builder
+
+
 def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> Instance:
     """Call the user's builder and read what it returns.
 
     raises ModelError if the builder fails or the model is not of a form igpe reads
     """
-    if isinstance(builder, Block) or not callable(builder):
-        raise ModelError(
-            f"The model is a {type(builder).__name__}; expected a function model(times) that "
-            "builds and returns the model for any list of times."
-        )
     moments = sorted({float(t) for t in times})
     try:
         with _quiet():
@@ -77,22 +198,27 @@ def _explained(error: Exception) -> str:
             "Pyomo. Use Pyomo's functions, such as pyo.exp, pyo.log and pyo.sqrt, in place of "
             "np.exp or math.exp."
         )
-    tabulated = " Pass tabulated data in Experiment(inputs=...)." * isinstance(error, LookupError)
+    lacking = isinstance(error, LookupError) or "Param value is undefined" in text
+    tabulated = " Pass tabulated data in Experiment(inputs=...)." * lacking
+    said = " ".join(text.split()).rstrip(".")
     return (
-        f"{type(error).__name__}: {text}. It must build the model for any list of times.{tabulated}"
+        f"{type(error).__name__}: {said}. It must build the model for any list of times.{tabulated}"
     )
 
 
 def _require_times(instance: Instance, times: Sequence[float]) -> None:
-    """Raise ModelError if the model has no point at a measured time: collocation needs one."""
-    own = set(map(float, instance.time))
+    """Raise ModelError if the model has no point at a measured time: collocation needs one.
+
+    Nor may it begin before the experiment: its start values would be those of another time.
+    """
+    own, name = set(map(float, instance.time)), instance.time.local_name
     if missing := [t for t in times if t not in own]:
         listed = ", ".join(f"{t:.6g}" for t in sorted(own)[:SHOWN])
         more = ", ..." * (len(own) > SHOWN)
         raise ModelError(
             f"The model's time has the points [{listed}{more}], "
             f"but not {missing[0]:.6g}. The builder must put the times that it receives into its "
-            f"ContinuousSet: m.{instance.time.local_name} = ContinuousSet(initialize=times)."
+            f"ContinuousSet: m.{name} = ContinuousSet(initialize=times)."
         )
 
 

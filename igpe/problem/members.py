@@ -8,12 +8,13 @@ index, `c[:,A]`. A measured position that is no point of a grid in space lies be
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyomo.environ as pyo
+from pyomo.core.base.component import ComponentBase
 from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import DataError
@@ -167,3 +168,16 @@ def _between(instance: Instance, name: str, pair: tuple[str, str], share: float)
     expression = pyo.Expression(instance.time, rule=rule)
     instance.model.add_component(name, expression)
     return {float(t): expression[t] for t in instance.time}
+
+
+def names_of(parameters: Any) -> Any:
+    """Parameters by name where they are given as components of a model."""
+
+    def name_of(parameter: Any) -> Any:
+        return parameter.name if isinstance(parameter, ComponentBase) else parameter
+
+    if isinstance(parameters, Mapping):
+        return {name_of(p): bounds for p, bounds in parameters.items()}
+    if isinstance(parameters, (str, ComponentBase)) or not isinstance(parameters, Iterable):
+        return name_of(parameters)
+    return list(map(name_of, parameters))

@@ -15,11 +15,12 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.markup import counted
 from igpe.core.names import Suggesting
-from igpe.problem.building import Builder, build_all
+from igpe.problem.building import as_builder, build_all
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.members import names_of
 from igpe.problem.model import Instance, ModelStarts, model_starts
 from igpe.problem.noise.correlated import Correlation
 from igpe.problem.problem_checks import (
@@ -58,12 +59,12 @@ class HeldWeights(NamedTuple):
 class Problem(Suggesting):
     """An estimation problem: a model, unknowns with bounds, and measurements.
 
-    model         the user's builder: a function `model(times)` or `model(times, experiment)` that
-                  returns an ordinary pyomo.dae model. igpe calls the builder each time it needs a
-                  model, and never changes the user's own objects
-    parameters    names of the scalar Vars (or mutable Params) of the model that igpe estimates; or
-                  a dict with bounds that replace those of the model: {"k1": (0, 10)}. The name of
-                  an indexed Var stands for all its members
+    model         an ordinary pyomo.dae model, or a function `model(times)` or
+                  `model(times, experiment)` that returns one. igpe copies the model, or calls the
+                  function, each time it needs a model, and never changes the user's own objects
+    parameters    the scalar Vars (or mutable Params) of the model that igpe estimates, by name, or
+                  as m.k1 where a model is given; or a dict with bounds that replace those of the
+                  model: {"k1": (0, 10)}. The name of an indexed Var stands for all its members
     experiments   an `Experiment`, or a list of them
     local         parameters that have a separate value in each experiment
     priors        a dict {parameter: prior}; a prior is `NormalPrior(mean, deviation)` or
@@ -91,7 +92,7 @@ class Problem(Suggesting):
 
     def __init__(
         self,
-        model: Builder,
+        model: Any,
         *,
         parameters: Sequence[str] | Mapping[str, Bounds],
         experiments: Sequence[Experiment] | Experiment,
@@ -102,7 +103,8 @@ class Problem(Suggesting):
         logarithmic: Iterable[str] = (),
         space: Mapping[str, int | FiniteDifference] = EMPTY,
     ) -> None:
-        runs = name_experiments(experiments)
+        model, runs = as_builder(model), name_experiments(experiments)
+        parameters = names_of(parameters)
         uncertain = uncertain_inputs(runs)
         check_arguments(local, loss, priors=priors, time_varying=time_varying)
         self._given: dict[str, Any] = {

@@ -495,8 +495,16 @@ def _check_starts(
             f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
             f"igpe.Unknown(lower, upper) to estimate it.{members * (bases.count(bases[0]) > 1)}"
         )
-    named = [v for v in start.values() if isinstance(v, str)]
-    if unknown := [n for n in named if n not in problem.parameters]:
+    early = [n for n in states if n in known and n not in start]
+    if early and instance.first < experiment.start_time:
+        raise ProblemError(
+            f"{place}the model gives the start values of {listed(early)} at its first time, "
+            f"{instance.first:g}, but the experiment begins at {experiment.start_time:g}. Pass "
+            f"Experiment(start_time={instance.first:g}), or let the model's time begin with the "
+            f"experiment: m.{instance.time.local_name} = ContinuousSet(initialize=times)."
+        )
+    refers = [v for v in start.values() if isinstance(v, str)]
+    if unknown := [n for n in refers if n not in problem.parameters]:
         state = next(n for n, v in start.items() if v == unknown[0])
         is_input = (
             f" '{unknown[0]}' is an input. Give the start value as a number, or write a Constraint "

@@ -268,9 +268,10 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     return grids
 
 
-_GRIDS: ContextVar[Mapping[str, FiniteDifference]] = ContextVar(
+GRIDS: ContextVar[Mapping[str, FiniteDifference]] = ContextVar(
     "grids", default=MappingProxyType({})
 )
+"""Those of the model that is being built."""
 
 
 def _with_points(construct: Callable[..., None]) -> Callable[..., None]:
@@ -283,7 +284,7 @@ def _with_points(construct: Callable[..., None]) -> Callable[..., None]:
     @wraps(construct)
     def constructed(x: Any, *arguments: Any, **named: Any) -> None:
         construct(x, *arguments, **named)
-        grids = [g for n, g in _GRIDS.get().items() if f".{n}".endswith(f".{x.name}")]
+        grids = [g for n, g in GRIDS.get().items() if f".{n}".endswith(f".{x.name}")]
         if len(grids) == 1:
             grids[0].fill(x)
 
@@ -310,11 +311,11 @@ class OnGrid:
         return getattr(self.__wrapped__, name)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        token = _GRIDS.set(self.space)
+        token = GRIDS.set(self.space)
         try:
             model = self.__wrapped__(*arguments, **named)
         finally:
-            _GRIDS.reset(token)
+            GRIDS.reset(token)
         if not hasattr(model, "component_objects"):
             return model  # refused when it is read
         sets = {s.name: s for s in model.component_objects(ContinuousSet)}
@@ -442,7 +443,9 @@ def _refuse_antidiffusion(
     inside = {x.at(2)}
     over_x = [d for d in derivatives if is_over(d, x, alone=True)]
     by_x = {id(d[i]): d for d in over_x for i in _indices_at(inside, d, x)}
-    by_time = {id(v) for d in derivatives if not is_over(d, x) for v in d.values()}
+    over_time = [d for d in derivatives if not is_over(d, x)]
+    by_time = {id(v) for d in over_time for v in d.values()}
+    states = {id(d.get_state_var()) for d in over_time}  # they have balances, so are no fluxes
     equations = [
         (component[i].body, _held(component, i))
         for component in model.component_objects(pyo.Constraint, active=True)
@@ -451,6 +454,7 @@ def _refuse_antidiffusion(
     ]
     moved = set[int]().union(*(held for _, held in equations if held & by_time))
     of_flux = {id(d.get_state_var()): d for i, d in by_x.items() if i in moved}
+    of_flux = {v: d for v, d in of_flux.items() if v not in states}
     for body, held in ((b, h) for b, h in equations if not h & by_time):
         for flux in identify_variables(body):
             if (divergence := of_flux.get(id(flux.parent_component()))) is None:

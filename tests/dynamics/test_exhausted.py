@@ -66,3 +66,48 @@ def test_a_root_of_what_is_clearly_negative_has_no_value():
     leak = _pose(lambda m, h: -m.k * pyo.sqrt(h) - 0.5, TANK, 1.0, {"k": (1e-3, 10)})
     with pytest.raises(EstimationFailed, match="negative numbers are undefined"):
         igpe.simulate(leak, {"k": 0.2})
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        lambda c, m: c**m.n / (m.K**m.n + c**m.n),
+        lambda c, m: 1 / (1 + (c / m.K) ** (-m.n)),
+        lambda c, m: 1 - 1 / (1 + (c / m.K) ** m.n),
+        lambda c, m: 1 / (1 + m.K**m.n / c**m.n),
+    ],
+)
+@pytest.mark.parametrize("kind", ["input", "state"])
+def test_a_dose_of_zero_has_an_effect_of_zero(share, kind):
+    """0**n is 0, and infinity for -n, with derivatives by an unknown n."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.E, m.K, m.n = (pyo.Var(bounds=b) for b in ((0, 50), (0.01, 100), (0.3, 8)))
+        m.R, m.c = pyo.Var(m.t), pyo.Var(m.t)
+        m.dR = dae.DerivativeVar(m.R)
+        m.effect = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dR[t] == m.E * share(m.c[t], m) - 0.5 * m.R[t]
+        )
+        if kind == "state":
+            m.dc = dae.DerivativeVar(m.c)
+            m.stays = pyo.Constraint(m.t, rule=lambda m, t: m.dc[t] == 0)
+        return m
+
+    times, runs = np.array([0.5, 1.0, 2.0, 4.0, 7.0]), []
+    draw = np.random.default_rng(1).standard_normal
+    for dose in (0.0, 1.0, 3.0, 8.0):
+        effect = 4 * dose**2.3 / (3**2.3 + dose**2.3)
+        measured = 2 * effect * (1 - np.exp(-0.5 * times)) + 0.02 * draw(len(times))
+        starts = {"R": 0.0} | ({"c": dose} if kind == "state" else {})
+        inputs = {"c": dose} if kind == "input" else {}
+        table = pd.DataFrame({"time": times, "R": measured})
+        runs.append(igpe.Experiment(table, start=starts, start_time=0, inputs=inputs, sigma=0.02))
+    problem = igpe.Problem(model, parameters=["E", "K", "n"], experiments=runs)
+    control = igpe.simulate(problem, {"E": 4.0, "K": 3.0, "n": 2.3}, times)["R"][: len(times)]
+    assert control.tolist() == [0.0] * len(times)
+    result = igpe.estimate(problem, certify=False)
+    for estimate, true in zip(result.estimates, (4.0, 3.0, 2.3), strict=True):
+        assert estimate.lower - 0.05 < true < estimate.upper + 0.05
+    assert "good" in result.verdict["fit"]

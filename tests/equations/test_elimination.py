@@ -73,6 +73,21 @@ def test_a_nonlinear_equation_stays_implicit_and_what_needs_it_uses_its_unknown(
     assert float(ca.Function("f", [x[0]], [solved.remaining])(2.0)) == 0.0
 
 
+def test_a_difference_quotient_is_eliminated_from_what_stays_implicit():
+    """Its neighbour may tell one root from another by bounds or value: only that one is left."""
+    x, p = ca.SX.sym("x", 3), ca.SX.sym("p")
+    slope, value, other = x[0], x[1], x[2]
+    residual = ca.vertcat(2 * slope - (value - 1), p * slope + value**3 - other, other - value**2)
+    assert len(solve_all(residual, x).implicit) == 3
+    assert solve_all(residual, x, {0}).implicit == (1, 2)
+    solved = solve_all(residual, x, {0, 2})
+    assert solved.implicit == (1,)
+    at = ca.Function("f", [x, p], [stack(solved.expressions), solved.remaining])
+    expressions, remaining = at([0.0, 3.0, 0.0], 2.0)
+    assert np.asarray(expressions).ravel().tolist() == [1.0, 3.0, 9.0]
+    assert float(remaining) == 2.0 * 1.0 + 27.0 - 9.0
+
+
 def coupled(times):
     """Two slopes that stand in both equations."""
     m = pyo.ConcreteModel()

@@ -123,9 +123,12 @@ class _Comparison:
         ]
 
     def _set(self, point: int, factors: FloatArray | float = 1.0, *, at: int | None = None) -> None:
-        """Put the numbers of a point into the model, where that point is or another one."""
+        """Put the numbers of a point into the model, where that point is or another one.
+
+        They are NumPy's: 1 / 0 and 0**-n are infinite, as igpe computes them, and no error.
+        """
         place = self.points[point if at is None else at]
-        column = (self.table[:, point] * factors).tolist()
+        column = self.table[:, point] * factors
         for data, number in zip(self._data(*place), column, strict=True):
             if data is not None:
                 if id(data) not in self.lent_values:

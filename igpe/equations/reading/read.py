@@ -6,7 +6,7 @@ CasADi, and compared with Pyomo's values. What cannot be read is refused.
 So are the events of an experiment, from numbers, names and Pyomo rules to CasADi expressions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -163,6 +163,7 @@ class _Reading:
             measured=self.measured,
             starts={},
             any_times=set(map(float, self.instance.time)) == set(times),
+            any_value=frozenset(_of_any_value(self.instance, self.symbols, self.usual)),
         )
         self.derivatives = None
         if not _is_solvable(self.read):
@@ -185,6 +186,15 @@ class _Reading:
         if self.derivatives is not None:
             return replace(self.read, **parts_of_own)
         return self.read.of_another(**parts_of_own)
+
+
+def _of_any_value(instance: Instance, symbols: Symbols, time: float) -> Iterator[str]:
+    """Algebraic variables of which the model says nothing but their equations."""
+    for name in symbols.algebraics:
+        data = instance.series[name][time]
+        said = (*getattr(data, "bounds", (0, 0)), getattr(data, "value", 0))
+        if all(number is None for number in said):
+            yield name
 
 
 def _starts(experiment: Experiment, instance: Instance, symbols: Symbols) -> dict[str, Any]:
