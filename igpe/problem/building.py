@@ -100,10 +100,9 @@ def _require_rules(model: Any) -> None:
     Pyomo takes its KeyError for a constraint that is skipped.
     """
     for component in model.component_objects(pyo.Constraint, active=True):
-        rule = getattr(component, "_rule", None)
-        for index in component.index_set() if rule is not None else ():
-            if index in component:
-                continue
+        rule: Any = getattr(component, "_rule", None)
+        missing = [i for i in component.index_set() if i not in component]
+        for index in missing if rule is not None else ():
             try:
                 rule(component.parent_block(), index)
             except KeyError as error:

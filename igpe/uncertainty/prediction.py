@@ -8,7 +8,7 @@ Linearised, with S = d quantity / d unknown from the integrated sensitivities,
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.likelihood import with_information
-from igpe.dynamics.shooting.residuals import Run
+from igpe.dynamics.shooting.residuals import Residuals, Run
 from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
@@ -32,18 +32,24 @@ from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
-from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence
+from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence, values_of
 
+FARTHEST = 1.0  # standard errors between the values given and the optimum next to them
+ROUGHLY = 0.01  # and their relative difference: estimates that were rounded are close enough
 NUMBERS = ("value", "standard_error", "lower", "upper", "band_lower", "band_upper")
 
 
 class PredictedTrajectory(NamedTuple):
     """One experiment's quantities at some times; bands are tables of columns `NUMBERS`.
 
-    noise  quantity -> its noise model, where there is one: `base` has only numbers
+    base     the estimate
+    problem  whose experiment it is: that of the estimate or another one
+    run      its unknowns are placed among those of the estimate
+    noise    quantity -> its noise model, where there is one: `base` has only numbers
     """
 
     base: Likelihood
+    problem: Problem
     run: Run
     grid: FloatArray
     names: list[str]
@@ -144,15 +150,15 @@ class PredictedTrajectory(NamedTuple):
         nothing = np.full(len(self.grid), np.nan)
         if name not in self.run.measurements.names:
             return nothing
-        m, problem = self.run.measurements, self.base.problem
+        m, own_errors = self.run.measurements, self.base.problem
         own = m.column == m.names.index(name)
         if self.run.deviation is not None and own.any() and self.run.deviation[own][0] >= 0:
             return trajectory.measured[:, self.run.deviation[own][0]]
-        if not problem.sigma_known:
-            relative = problem.relative_sigma.get(name, 1.0)
+        if not self.problem.sigma_known and not own_errors.sigma_known:
+            relative = own_errors.relative_sigma.get(name, 1.0)
             return np.full(len(self.grid), np.sqrt(self.base.errors.variance) * relative)
         times, values, sigma = m.of(name)
-        if len(times) == 0:
+        if len(times) == 0 or not self.problem.sigma_known:
             return nothing
         if (model := self.noise.get(name)) is not None:
             return model.at(trajectory.measured[:, m.names.index(name)], values)
@@ -199,13 +205,17 @@ def predict(
     names: Sequence[str] | str | None = None,
     *,
     confidence: float = 0.95,
+    under: Problem | None = None,
     replications: Bootstrapped | None = None,
     method: SingleShooting = SingleShooting(),
 ) -> Prediction:
     """Predict states (measured or not) and measured quantities, with confidence bands.
 
-    problem       the problem whose experiments are predicted
+    problem       the problem that was estimated
     estimate      a Result or Estimate of the problem, or a dict {unknown: value}
+    under         another problem, whose experiments are predicted in place of those of `problem`:
+                  with other inputs, start values or events. All its unknowns are unknowns of
+                  `problem`. Its measurements are not used. A measurement's band needs its sigma
     times         times of the prediction, which may lie beyond the measurements; None: 200 time
                   points plus the measurement times
     names         names of states and measured quantities; None: all
@@ -213,14 +223,19 @@ def predict(
     replications  a result of `igpe.bootstrap`: the bands are percentiles of its refits. None:
                   linearised bands
     method        method whose integrator solves the model
-    raises        ProblemError for unknown names or invalid times, Unsupported for constraints and
-                  robust losses, EstimationFailed if the model cannot be integrated
+    raises        ProblemError for unknown names, invalid times and values that are no estimate of
+                  the problem, Unsupported for constraints and robust losses, EstimationFailed if
+                  the model cannot be integrated
     """
     require_confidence("predict", confidence)
     base = likelihood(
         problem, estimate, method, "igpe.predict", confidence=confidence, deviations_too=True
     )
-    runs = base.residuals.runs
+    _require_estimate(base, values_of(problem, estimate))
+    runs, numbers = [*base.residuals.runs], base.problem
+    if under is not None:
+        problem = numbers = _with_values(under, base)
+        runs = [_placed(r, problem, base) for r in Residuals(problem, method.integrator).runs]
     of_runs = [list(dict.fromkeys((*r.measurements.names, *r.ivp.states))) for r in runs]
     known = list(dict.fromkeys(n for own in of_runs for n in own))
     given = known if names is None else [names] if isinstance(names, str) else list(names)
@@ -234,15 +249,54 @@ def predict(
     for k, (run, own) in enumerate(zip(runs, of_runs, strict=True)):
         grid = fine_grid(problem, k) if times is None else _times(times, run)
         noise = problem.experiments[k].error_models
-        trajectory = PredictedTrajectory(base, run, grid, [n for n in given if n in own], noise)
+        shown_names = [n for n in given if n in own]
+        trajectory = PredictedTrajectory(base, numbers, run, grid, shown_names, noise)
         bands = trajectory.linearised() if replications is None else trajectory.drawn(replications)
         for name, band in zip(trajectory.names, bands, strict=True):
             head = {"experiment": run.name, "name": name, "time": grid}
             tables.append(pd.DataFrame(head).join(band).assign(unit=problem.unit(name)))
-        measured.append(run.measurements.table(run.name))
+        own_table = run.measurements.table(run.name)
+        measured.append(own_table if under is None else own_table.head(0))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
     return Prediction(table, measurements, confidence, kind, problem.unit("time"))
+
+
+def _require_estimate(base: Likelihood, values: Mapping[str, float]) -> None:
+    """Raise ProblemError if the optimum next to the values is another estimate.
+
+    As where the values are those of a problem with other data or inputs.
+    """
+    for name, x, error in zip(base.box.names, base.x, base.errors.standard_error, strict=True):
+        off, known = abs(values[name] - x), np.nan_to_num(error, posinf=np.inf)  # 0 on a bound
+        if off > FARTHEST * known and off > ROUGHLY * abs(values[name]):
+            raise ProblemError(
+                f"igpe.predict was given {name} = {values[name]:.6g}, but the data of this problem "
+                f"give {x:.6g} ± {known:.2g}, so the values are not an estimate of this problem. "
+                "Pass the problem that was estimated and its result. For other inputs, start "
+                "values or events, pass the problem that has them as `under`: "
+                "igpe.predict(problem, result, under=new_problem). igpe.simulate(problem, values) "
+                "integrates the model at any values."
+            )
+
+
+def _with_values(under: Problem, base: Likelihood) -> Problem:
+    """The other problem with the values that are fixed in the estimated one."""
+    names = under.box.names
+    other = under.fixing({n: v for n, v in base.problem.fixed.items() if n in names})
+    if unknown := [n for n in other.box.names if n not in base.box.names]:
+        raise ProblemError(
+            f"The problem given as `under` has the unknowns {unknown}, of which the estimate says "
+            f"nothing; its unknowns are {list(base.box.names)}. Give start values as numbers, or "
+            "fix these unknowns: new_problem.fixing({...})."
+        )
+    return other
+
+
+def _placed(run: Run, problem: Problem, base: Likelihood) -> Run:
+    """The run with its unknowns placed among those of the estimate."""
+    places = np.array([base.box.names.index(n) for n in problem.box.names], dtype=int)
+    return replace(run, index=places[run.index])
 
 
 def _times(times: npt.ArrayLike, run: Run) -> FloatArray:

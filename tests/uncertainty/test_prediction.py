@@ -216,3 +216,47 @@ def test_the_picture_has_bands_measurements_and_units():
     measured = ax.lines[1].get_ydata()
     assert measured.tolist() == found.measured["measured"].tolist()
     plt.close("all")
+
+
+def fed(feed, x, **given):
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.u = pyo.Var(m.t), pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k, m.a = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.a * m.u[t] - m.k * m.x[t])
+        return m
+
+    table = pd.DataFrame({"time": np.arange(1.0, 9.0), "x": x})
+    given = {"start": {"x": 0.0}, "start_time": 0.0, "inputs": {"u": feed}} | given
+    return igpe.Problem(build, parameters=["k", "a"], experiments=igpe.Experiment(table, **given))
+
+
+@pytest.mark.parametrize("sigma", [0.05, None])
+def test_other_conditions_are_predicted_with_the_errors_of_the_estimate(sigma):
+    """The model is linear in its feed: half the feed gives half of all, but sigma stays."""
+    rising = 2.8 * (1 - np.exp(-0.5 * np.arange(1.0, 9.0)))
+    noise = 0.05 * np.random.default_rng(3).standard_normal(8)
+    problem, half = fed(2.0, rising + noise, sigma=sigma), fed(1.0, 0.0, sigma=sigma)
+    result = igpe.estimate(problem, certify=False)
+    own = igpe.predict(problem, result, [1.0, 5.0]).table
+    other = igpe.predict(problem, result, [1.0, 5.0], under=half)
+    for column in ("value", "standard_error", "lower", "upper"):
+        assert other.table[column].to_numpy() == pytest.approx(own[column] / 2, rel=1e-6)
+    assert other.measured.empty
+    quantile, sigma = (1.959964, 0.05) if sigma else (2.446912, np.sqrt(result.objective / (8 - 2)))
+    band = (other.table["band_upper"] - other.table["value"]) / quantile
+    assert band.to_numpy() == pytest.approx(np.hypot(own["standard_error"] / 2, sigma), rel=1e-4)
+
+
+def test_values_that_are_no_estimate_of_the_problem_are_refused():
+    problem = fed(2.0, 2.8 * (1 - np.exp(-0.5 * np.arange(1.0, 9.0))), sigma=0.05)
+    estimate = {"k": 0.5, "a": 0.7}
+    assert len(igpe.predict(problem, {"k": 0.503, "a": 0.702}, [1.0]).table) == 1  # rounded
+    for wrong in (fed(1.0, 0.0), fed(1.0, 2.0)):
+        with pytest.raises(ProblemError, match=r"not an estimate of this problem.*under="):
+            igpe.predict(wrong, estimate)
+    free = fed(1.0, 0.0, start={"x": igpe.Unknown(0, 1)})
+    with pytest.raises(ProblemError, match=r"unknowns \['x\(t0\)'\], of which the estimate says"):
+        igpe.predict(problem, estimate, under=free)
