@@ -15,6 +15,7 @@ from igpe.core.deadline import (
     Deadline,
     ended_by,
     finishing,
+    if_in_time,
     in_call,
     interruptible,
     require_going_on,
@@ -58,6 +59,7 @@ from igpe.estimation.equally_good import (
     with_unasked_proof,
 )
 from igpe.estimation.further_searches import (
+    coarse_grid,
     few_agree,
     searched_for,
     was_searched_everywhere,
@@ -233,21 +235,33 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
 
     A fit that is refuted after a search everywhere explains nothing: it has no other optima.
     """
-
-    def summarised() -> Result:
-        with clock.step("statistics", "Statistics of the fit"), finishing():
-            return summarise(steps, settings)
-
     is_refuted = False
     if was_searched_everywhere(steps, settings):
         steps = steps._replace(several=())  # without a search for them they are of no use
-        result = summarised()
+        result = _summarised(steps, settings, clock)
         is_refuted = _is_refuted(result)
     if not is_refuted:
         steps = _with_other_optima(steps, settings, clock)
-        result = summarised()
-    rungs = with_more_incremental_shooting, with_multiple_shooting, with_further_search
-    for search in rungs:
+        result = _summarised(steps, settings, clock)
+    if _is_refuted(result) or steps.best.at is None:
+        steps, result = _searched_again(steps, result, settings, clock)
+    if (late := waited()) > LATE:
+        result = replace(result, notes=(*result.notes, SLOW.format(late)))
+    return steps, result
+
+
+def _summarised(steps: Steps, settings: Settings, clock: Clock) -> Result:
+    with clock.step("statistics", "Statistics of the fit"), finishing():
+        return summarise(steps, settings)
+
+
+def _searched_again(
+    steps: Steps, result: Result, settings: Settings, clock: Clock
+) -> tuple[Steps, Result]:
+    """Climb further rungs until the data no longer refute the fit; none where a grid misfits."""
+    if grid := if_in_time(lambda: coarse_grid(steps, settings)):
+        return steps, replace(result, actions=(grid, *result.actions))
+    for search in (with_more_incremental_shooting, with_multiple_shooting, with_further_search):
         if not (_is_refuted(result) or steps.best.at is None) or stopped():
             break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
@@ -255,10 +269,8 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
             further = with_own_weights(further, settings)
         if further is not steps:
             steps = further
-            result = summarised()
+            result = _summarised(steps, settings, clock)
         result = replace(result, notes=(*result.notes, *[note] * bool(note)))
-    if (late := waited()) > LATE:
-        result = replace(result, notes=(*result.notes, SLOW.format(late)))
     return steps, result
 
 

@@ -846,3 +846,52 @@ def test_starts_on_a_cluster_with_little_memory_one_of_whose_workers_is_killed(t
     assert len(found.table) == 12
     assert found.table["arrived"].all()
     assert found.best.parameters == pytest.approx(TRUTH, rel=1e-4)
+
+
+def absorbed(times):
+    """Gas whose speed falls along a tube as it is absorbed: a steady balance beside that of x."""
+    m = pyo.ConcreteModel()
+    m.t, m.z = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
+    m.x, m.v, m.k = pyo.Var(m.t, m.z), pyo.Var(m.t, m.z), pyo.Var(bounds=(0.01, 5))
+    m.x_t, m.x_z = dae.DerivativeVar(m.x, wrt=m.t), dae.DerivativeVar(m.x, wrt=m.z)
+    m.v_z = dae.DerivativeVar(m.v, wrt=m.z)
+
+    @m.Constraint(m.t, m.z)
+    def of_x(m, t, z):
+        rate = m.k * m.x[t, z]
+        if z == 0:
+            return m.x[t, z] == 0.5
+        return m.x_t[t, z] == -m.v[t, z] * m.x_z[t, z] - rate * (1 - m.x[t, z])
+
+    @m.Constraint(m.t, m.z)
+    def of_all(m, t, z):
+        return m.v[t, z] == 1 if z == 0 else m.v_z[t, z] == -m.k * m.x[t, z]
+
+    return m
+
+
+def of_absorption(intervals, data, sigma=None):
+    run = igpe.Experiment(data, start={"x": 0.0}, start_time=0.0, sigma=sigma)
+    return igpe.Problem(absorbed, parameters=["k"], experiments=run, space={"z": intervals})
+
+
+def test_a_speed_that_falls_along_the_tube_is_no_diffusion():
+    """At rest v (1 - x) stays as it is, and v' = -k x."""
+    found = igpe.simulate(of_absorption(40, table("x[1]", "v[1]")), {"k": 0.5}, [6.0])
+    v, x = found["v[1]"].iloc[-1], found["x[1]"].iloc[-1]
+    assert v * (1 - x) == pytest.approx(0.5, rel=5e-3)
+
+
+def test_a_misfit_of_the_grid_is_told_from_one_of_the_model():
+    times = np.linspace(0.2, 3, 15)
+    names = {"time": times, "x[1]": 0.0, "v[1]": 0.0}
+    true = igpe.simulate(of_absorption(320, pd.DataFrame(names)), {"k": 0.5}, times)
+    data = true[["time", "x[1]", "v[1]"]].reset_index(drop=True)
+    data.loc[:, ["x[1]", "v[1]"]] += 2e-3 * np.random.default_rng(1).standard_normal((15, 2))
+    problem = of_absorption(10, data, sigma=2e-3)
+    result = igpe.estimate(problem, certify=False)
+    said = " ".join(str(result).split())
+    assert result.adequacy.lacks
+    assert "on a grid with twice as many intervals, the same parameter values reduce" in said
+    assert "improve the model" not in said
+    assert "scattered starts" not in " ".join(str(result.details).split())

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
 
+import numpy as np
+
 from igpe.core.arrays import BoolArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
@@ -26,8 +28,16 @@ from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_o
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import BY_FURTHER, BY_HORIZONS, Steps
 from igpe.problem.problem import Problem
+from igpe.results.result_data import TOO_COARSE
 
 WIDE = 1e2  # ratio of positive bounds
+FINER = 0.8  # of the objective: what is left of it on a finer grid where the coarse one misfits
+COARSE = (
+    f"{TOO_COARSE}: on a grid with twice as many intervals, the same parameter "
+    "values reduce the sum of squares from {:.6g} to {:.6g}. Use a finer grid or a scheme of "
+    "higher order (space=...) before you judge the model. igpe did not search for a better fit on "
+    "this grid."
+)
 NOTHING_BETTER = (
     "The fit disagrees with the data, so igpe searched again for all unknowns from {} scattered "
     "starts, and found no better fit. The model may be wrong."
@@ -114,6 +124,24 @@ def _objectives(steps: Steps) -> list[float]:
     ends = [path.corrected.objective for path in steps.paths[1:] if path.usable]
     starts = () if ends else steps.paths[0].complete.reached
     return [steps.best.estimate.objective, *ends, *sorted(starts)[1:]]
+
+
+def coarse_grid(steps: Steps, settings: Settings) -> str:
+    """What to say where a grid in space misfits, so that no parameters on it fit; else nothing.
+
+    The objective at the same parameters falls on a grid twice as fine.
+    """
+    problem, costs = steps.problem, list[float]()
+    if not problem.given["space"]:
+        return ""
+    x = problem.box.vector(steps.best.estimate.parameters)
+    with suppress(IgpeError):
+        for one in (problem, problem.on_finer_grid()):
+            cost = Residuals(one, settings.integrator).cost(x)
+            costs.append(np.inf if cost is None else cost)
+    if len(costs) > 1 and costs[1] < FINER * costs[0]:
+        return COARSE.format(*costs)
+    return ""
 
 
 def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:

@@ -207,7 +207,8 @@ def _over_time(
         labels, times = measured.index, measured["time"]
         by_name = is_numbered and series.name in measured.columns
         has_labels = by_name and bool(labels.isin(series.index).all())
-        has_labels = series.index.is_unique and (series.index.equals(labels) or has_labels)
+        has_labels |= _are_labels(series.index, labels)
+        has_labels &= series.index.is_unique
         if has_labels and not np.array_equal(labels, times):
             at_rows = pd.Series(series.loc[labels].to_numpy(), index=times)
             replicates_agree = (at_rows.groupby(level=0).nunique(dropna=False) <= 1).all()
@@ -220,6 +221,16 @@ def _over_time(
             "igpe.linear_input(times, values)."
         )
     return series
+
+
+def _are_labels(index: pd.Index, labels: pd.Index) -> bool:
+    """Return True if an index holds the rows of a table: times may be 0, 1, 2, ... as well.
+
+    Rows of the same table have labels of the same kind.
+    """
+    is_range = isinstance(index, pd.RangeIndex)
+    is_same_kind = is_range == isinstance(labels, pd.RangeIndex) and index.dtype == labels.dtype
+    return is_same_kind and bool(index.equals(labels))
 
 
 def _read_series(name: str, series: "pd.Series[float]") -> Table:

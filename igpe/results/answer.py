@@ -32,7 +32,7 @@ from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.numerics.statistics.lack_of_fit import CLEAR
 from igpe.results.details import details, word
 from igpe.results.residual_table import DOUBTFUL, LACK, UNJUDGED, probability
-from igpe.results.result_data import Parameter, ResultData, has_better, rounding
+from igpe.results.result_data import TOO_COARSE, Parameter, ResultData, has_better, rounding
 
 Grade = Literal["good", "fair", "bad"]
 
@@ -456,8 +456,10 @@ def actions(result: ResultData) -> list[str]:
         )
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
-        then = "The intervals assume a correct model. Plot the residuals and improve the model."
-        lines.append(" ".join([*first, then]))
+        then = "The intervals assume a correct model."
+        by_grid = any(a.startswith(TOO_COARSE) for a in result.actions)
+        improve = [] if by_grid else ["Plot the residuals and improve the model."]
+        lines.append(" ".join([*first, then, *improve]))
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
