@@ -215,16 +215,18 @@ class BranchAndBound(Checked):
         progress: Progress = None,
         executor: Workers = None,
         enough: Callable[[BoxSearch], bool] = lambda search: False,
+        point_work: float = np.inf,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
         enough  function that receives the search and returns True to stop it early; igpe ignores
                 this function if an executor is given
+        point_work  operations that the objective of one point may take
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
         problem, dynamic, parameters = what_to_prove(problem, estimate, tell)
-        best = Incumbent(problem, dynamic, self.gap)
+        best = Incumbent(problem, dynamic, self.gap, point_work)
         tell("Preparing the proof (about a minute the first time on this machine)")
         degree = 3 if len(problem.box) <= FEW else 2
         point = problem.box.vector(parameters)

@@ -138,10 +138,14 @@ def tube_work(run: TubeRun) -> float:
 
 def taylor_work(run: TaylorRun) -> float:
     """The same of the Taylor model."""
+    return step_work(run) * float(run.tube.steps[1])
+
+
+def step_work(run: TaylorRun) -> float:
+    """Operations of one step of the Taylor model."""
     slope, algebra, space = run.slope
     products = len(algebra.to) + 2 * algebra.errors
-    step = 0.5 * len(slope.op) * space.c.shape[1] ** 2 * products
-    return float(PRODUCT * step * run.tube.steps[1])
+    return float(PRODUCT * 0.5 * len(slope.op) * space.c.shape[1] ** 2 * products)
 
 
 # how far slopes may change over a step of a tube, and its steps at most

@@ -16,7 +16,7 @@ from igpe.core.status import Status
 from igpe.dynamics.shooting.base import from_many_starts
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
-from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure, step_work
 from igpe.proofs.prover.posed import Dynamic
 from igpe.proofs.prover.sums import heed_sums, keep_sums_that_pay
 
@@ -325,11 +325,15 @@ NOTHING = 1e-15  # of the sum of squared measurements: smaller differences are n
 
 @dataclass
 class Incumbent:
-    """The best parameters so far, their proven objective, and the cut that follows from it."""
+    """The best parameters so far, their proven objective, and the cut that follows from it.
+
+    most_work  operations that the objective of one point may take, roughly
+    """
 
     problem: Problem
     dynamic: Dynamic
     gap: float
+    most_work: float = np.inf
     point: FloatArray = field(default_factory=lambda: np.zeros(0))
     objective: float = np.inf
     _search: Callable[[Mapping[str, float]], Estimate] | None = None
@@ -340,7 +344,7 @@ class Incumbent:
         raises  EstimationFailed if their solution cannot be enclosed
         """
         point = self.problem.box.clip(point)
-        self.take(point, proved_objective(self.dynamic, point))
+        self.take(point, proved_objective(self.dynamic, point, self.most_work))
         if not np.isfinite(self.objective):
             raise EstimationFailed(
                 "igpe could not enclose the solution at the given parameter values up to the last "
@@ -361,12 +365,11 @@ class Incumbent:
         if self._search is None:
             self._search = from_many_starts(SingleShooting(), self.problem)
         estimate = self._search(self.problem.box.mapping(middle))
-        points = [middle]
-        if estimate.status.usable and np.isfinite(estimate.objective):
-            points.append(self.problem.box.clip(self.problem.box.vector(estimate.parameters)))
+        if not (estimate.status.usable and estimate.objective < self.objective):
+            return None  # to prove the objective of a point may take longer than many boxes
+        point = self.problem.box.clip(self.problem.box.vector(estimate.parameters))
         before = self.objective
-        for point in points:
-            self.take(point, proved_objective(self.dynamic, point))
+        self.take(point, proved_objective(self.dynamic, point, self.most_work))
         return self.cut if self.objective < before else None
 
     def take(self, point: FloatArray, objective: float) -> None:
@@ -375,12 +378,17 @@ class Incumbent:
             self.point, self.objective = point, objective
 
 
-def proved_objective(dynamic: Dynamic, point: FloatArray) -> float:
-    """Proven upper bound on the sum of squares at one point; infinite if there is none."""
+def proved_objective(dynamic: Dynamic, point: FloatArray, most_work: float = np.inf) -> float:
+    """Proven upper bound on the sum of squares at one point; infinite if there is none.
+
+    most_work  operations that it may take, roughly
+    """
     best = np.inf
     for order in ORDERS:
         enclosure = BoxEnclosure(dynamic, 1, order, tolerance=0.0, directions=1)
-        bounds = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)
+        of_steps = sum(map(step_work, enclosure.models))
+        most = int(min(STEPS_AT_A_POINT, most_work / len(ORDERS) / of_steps))
+        bounds = enclosure.examine(point, point, np.inf, most=most)
         if bounds.rows == enclosure.size:
             sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))
             best = min(best, float((sizes**2).sum() * (1 + 1e-12)))

@@ -27,7 +27,7 @@ from igpe.results.dynamic_certificate import DynamicCertificate
 GAP = 0.01
 EFFORT = 10.0  # s of one core, by the two costs below
 PER_BOX, PER_OPERATION = 1.5e-3, 3.5e-7  # s
-LONGEST = 30.0  # s of wall time, on whatever machine
+LONGEST = 20.0  # s of wall time, on whatever machine
 PATIENCE = 600.0  # s after which a process that was to compile the kernels has failed
 
 
@@ -39,7 +39,9 @@ def unasked(problem: Problem, parameters: dict[str, float]) -> DynamicCertificat
     if compiled.numba is None or not kernels_ready():
         return None
     try:
-        return BranchAndBound(GAP, LONGEST).certify(problem, parameters, enough=_is_enough)
+        return BranchAndBound(GAP, LONGEST).certify(
+            problem, parameters, enough=_is_enough, point_work=EFFORT / PER_OPERATION
+        )
     except IgpeError:
         return None
 
