@@ -109,6 +109,10 @@ SETTINGS: Cases = {
         lambda: pose(experiments=[run(name="2"), run()]),
         "['2', '2'] | its own name",
     ),
+    "start outside of bounds": (
+        lambda: pose(bad.spoilt(lambda m: m.A.setub(0.5))),
+        "start value of 'A' is 1 | bounds of this Var are [-inf, 0.5] | widen",
+    ),
     "fixing a stranger": (
         lambda: pose().fixing({"q": 1.0}),
         "Unknown parameter names: ['q'] | problem's unknowns | ['k']",

@@ -34,8 +34,8 @@ def simulate(
 
     problem     the problem whose experiments are simulated
     parameters  a dict {unknown: value} with every free unknown of the problem
-    times       times at which values are reported; by default 200 time points plus the measurement
-                times
+    times       times at which values are reported; by default 200 time points, the measurement
+                times, and times just before and after known jumps
     integrator  the integrator that solves the equations, with its tolerances
     returns     a table with the columns `experiment`, `time`, the states and the other measured
                 quantities; `.attrs["units"]` contains the units of the columns, where they are

@@ -26,6 +26,7 @@ from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.measurements import Measurements
 from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
+from igpe.problem.starts import require_within_bounds
 from igpe.problem.units import conversion, converted, time_unit, unit_name
 
 Bounds = tuple[float, float]
@@ -343,6 +344,7 @@ def check_problem(problem: Any) -> None:
         _check_measured(experiment, instance)
         _check_inputs(problem, place, experiment, instance)
         _check_starts(problem, place, experiment, model_starts.states, instance)
+        require_within_bounds(place, experiment, model_starts.fixed, instance)
         states = list(instance.states)
         check_events(problem, place, experiment.events, states, instance.series)
         _check_free(problem, experiment, instance)

@@ -15,6 +15,8 @@ from igpe.problem.experiment import Experiment, Start, Unknown
 from igpe.problem.members import SHOWN, equal, member, named, number
 from igpe.problem.model import Instance
 
+ROUNDING = 1e-9  # of the numbers: by how much a start value may miss a bound
+
 
 def as_members(experiment: Experiment, instance: Instance) -> Experiment:
     """The experiment with the model's names of its columns, and a start value for each state.
@@ -151,3 +153,25 @@ def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
             "between which igpe interpolates."
         )
     return float(np.interp(key, x, [table[p] for p in sorted(table)]))
+
+
+def require_within_bounds(
+    place: str, experiment: Experiment, given: Mapping[str, float], instance: Instance
+) -> None:
+    """Raise ProblemError if a start value lies outside of the bounds that its Var has.
+
+    given  state -> number, where the model itself has one
+    """
+    for state, series in instance.states.items():
+        start: Any = experiment.start.get(state, given.get(state))
+        low, high = getattr(series[instance.first], "bounds", (None, None))
+        lower, upper = -np.inf if low is None else low, np.inf if high is None else high
+        if not is_finite(start):  # a parameter's name, an Unknown, or nothing
+            continue
+        near = ROUNDING * max(abs(start), *(abs(b) for b in (lower, upper) if np.isfinite(b)), 0.0)
+        if not lower - near <= start <= upper + near:
+            raise ProblemError(
+                f"{place}the start value of '{state}' is {start:g}, but the bounds of this Var are "
+                f"[{lower:g}, {upper:g}]. Correct the start value, or widen the bounds in the "
+                "model."
+            )

@@ -217,7 +217,7 @@ def predict(
                   with other inputs, start values or events. All its unknowns are unknowns of
                   `problem`. Its measurements are not used. A measurement's band needs its sigma
     times         times of the prediction, which may lie beyond the measurements; None: 200 time
-                  points plus the measurement times
+                  points, the measurement times, and times just before and after known jumps
     names         names of states and measured quantities; None: all
     confidence    confidence level of the bands
     replications  a result of `igpe.bootstrap`: the bands are percentiles of its refits. None:

@@ -12,9 +12,11 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import Profile
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
+BESIDE = 1e-6  # of the duration: how near to a jump both its sides are shown
 POINTS = 200  # places at which a simulation is kept for a guess
 
 
@@ -75,9 +77,20 @@ class Simulated:
 
 
 def fine_grid(problem: Problem, experiment: int, points: int = POINTS) -> FloatArray:
-    """Evenly spread times of an experiment together with its measured ones."""
+    """Evenly spread times of an experiment, its measured ones, and both sides of known jumps."""
     e = problem.experiments[experiment]
-    return np.union1d(np.linspace(e.start_time, e.times[-1], points), e.times)
+    first, last = e.start_time, float(e.times[-1])
+    steps = [table.times for table in e.inputs.values() if isinstance(table, Table) and table.hold]
+    doses = [
+        event.at + event.delay
+        for event in e.events
+        if isinstance(event.at, (int, float)) and isinstance(event.delay, (int, float))
+    ]
+    jumps = np.unique(np.concatenate([doses, *steps]))
+    near = BESIDE * (last - first)
+    sides = np.concatenate([jumps - near, jumps + near])
+    inside = sides[(sides > first) & (sides < last)]
+    return np.unique(np.concatenate([np.linspace(first, last, points), e.times, inside]))
 
 
 def profiles(simulated: Simulated, curves: Sequence[Mapping[str, Smooth]]) -> list[Profile]:

@@ -104,7 +104,7 @@ def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
         ax.plot(grid, smooth, color=BLUE, label="profile")
         ax.plot(one.values, rise, "o", markersize=3, color=BLUE)
         lower, upper = profiles.linearised[one.name]
-        half = (upper - lower) / 2
+        half = max(upper - one.estimate, one.estimate - lower)  # the other end may be a bound
         if np.isfinite(half) and half > 0:
             parabola = ((grid - one.estimate) / half) ** 2
             ax.plot(grid, parabola, "--", color=GREY, label="linearised")
