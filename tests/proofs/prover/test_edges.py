@@ -9,6 +9,8 @@ import pytest
 from one_state import one_state
 
 import igpe
+from igpe.proofs import compiled
+from igpe.proofs.prover.kernels import tape, taylor
 
 TIMES = np.linspace(0.2, 2.0, 8)
 NOISE = 0.01 * np.array([1, -1, 1, 1, -1, 0, 1, -1])
@@ -49,3 +51,12 @@ def test_what_has_no_bounds_is_named_as_users_name_it(law: Any, word: str) -> No
     given = problem(law, {"k": (0.1, 3.0)}, np.exp(-TIMES))
     with pytest.raises(igpe.errors.Unsupported, match=word):
         igpe.certify(given, {"k": 1.0})
+
+
+@pytest.mark.parametrize("kind", [tape.LOG, tape.POWER])
+def test_a_remainder_that_overflows_is_infinite(kind: int) -> None:
+    """Numba raises ZeroDivisionError for 1e-200 ** -9 if the exponent is an integer."""
+    bound = compiled.numba.njit(error_model="numpy")(
+        lambda low: taylor._derivative(kind, 0.5, low, 1.0)
+    )
+    assert bound(1e-200) == np.inf

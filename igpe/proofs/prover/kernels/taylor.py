@@ -368,7 +368,8 @@ def _derivative(kind: int, exponent: float, low: float, high: float) -> float:
     if not (0.0 < low <= high):
         return np.inf
     if kind == ops.LOG:
-        return low ** (-n) / n * (1.0 + LIBRARY)
+        # a float: for integers, Numba divides by low ** n and raises an error if that is 0
+        return float(low ** -float(n) / n * (1.0 + LIBRARY))
     binomial = 1.0
     for i in range(n):
         binomial *= abs(exponent - i) / (i + 1)
