@@ -171,7 +171,7 @@ class Draft:
             f"{book.size} measurements of {names} in {runs}; times from '{book.time.header}'.",
             *book.warnings,
             *[f"Left out: {limits}. These are limits of detection, not values."] * bool(limits),
-            *(f"Not used: '{h}' ({why})." for h, why in _unused(book).items()),
+            *(f"Not used: '{h}' ({why})." for h, why in _unused(book, self.starts).items()),
             *(
                 f"{n} starts at {s.value}: {s.why}."
                 for n, s in next(iter(self.starts.values())).items()
@@ -195,7 +195,11 @@ def draft(
     species = Batch(reactions).species if reactions else ()
     book = read_workbook(files, **options)
     if species:
-        book = _of_species(book, species, options.get("names", {}))
+        names = options.get("names", {})
+        if roles := _species_set(book, species, names):
+            options = {**options, "roles": {**roles, **options.get("roles", {})}}
+            book = read_workbook(files, **options)
+        book = _of_species(book, species, names)
     times = [run.table["time"].to_numpy(dtype=float) for run in book.runs]
     try:
         begin = min(start_time_of(t, None) for t in times)
@@ -214,6 +218,14 @@ def draft(
     given = _call("experiments", _arguments(book, begin, fields["builder"]), "    ")
     fields |= {"begin": begin, "experiments": f"{read}.{given}"}
     return Draft(_text(book, fields, starts, path), book, starts, sentence)
+
+
+def _species_set(
+    book: Workbook, species: Sequence[str], names: Mapping[str, str]
+) -> dict[str, str]:
+    """Header -> "measured", of columns that are species but were read as set: "P", a pressure."""
+    own = {q.header: names.get(q.header) or meant(q.name, species) for q in book.inputs}
+    return {h: "measured" for h, one in own.items() if one in species}
 
 
 def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]) -> Workbook:
@@ -255,14 +267,19 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
     )
 
 
-def _unused(book: Workbook) -> dict[str, str]:
+def _unused(book: Workbook, starts: Starts) -> dict[str, str]:
     """Map each name that the model does not use to the reason."""
     partial = {} if len(book.sigma) == len(book.measured) else book.sigma
     why = "not all measured columns have standard deviations"
     incomplete = dict.fromkeys(partial.values(), why)
     given = dict.fromkeys(n for r in book.runs for n in (*r.conditions, *r.inputs))
-    thermal = TEMPERATURE if _temperature(book) is not None else ""
-    conditions = {n: "a condition" for n in given if n != thermal}
+    used = {n for own in starts.values() for n in own}
+    used |= {TEMPERATURE} if _temperature(book) is not None else set()
+    conditions = dict.fromkeys(given, "a condition") | {
+        q.name: f"a condition; if it was measured: --role '{q.header}=measured'"
+        for q in book.inputs
+    }
+    conditions = {n: why for n, why in conditions.items() if n not in used}
     return {**book.left_out, **incomplete, **conditions}
 
 
@@ -282,7 +299,7 @@ def _temperature(book: Workbook) -> float | None:
 def _text(sheet: Workbook, fields: Mapping[str, Any], starts: Starts, path: Path) -> str:
     """The text of the file at `path`, from where the tables are found."""
     names = {q.header: q.name for q in sheet.measured}
-    unused = {h: f"({one_line(why)})." for h, why in _unused(sheet).items()}
+    unused = {h: f"({one_line(why)})." for h, why in _unused(sheet, starts).items()}
     known: list[str] = []
     for run, values in starts.items():
         own = [f"{quoted(s)}: {v.value},  # {one_line(v.why)}" for s, v in values.items()]
@@ -500,7 +517,7 @@ def _by_reactions(
         "builder": "REACTOR",
         "parameters": "REACTOR.parameters",
     }
-    starts = {run.name: _starts(run, equations, factors, begin) for run in sheet.runs}
+    starts = {run.name: _starts(run, equations, factors, begin, unit) for run in sheet.runs}
     return fields, starts
 
 
@@ -534,9 +551,22 @@ def _rate(equation: Equation, place: int) -> str:
 
 
 def _starts(
-    run: WorkbookRun, equations: Sequence[Equation], factors: Mapping[str, float], begin: float
+    run: WorkbookRun,
+    equations: Sequence[Equation],
+    factors: Mapping[str, float],
+    begin: float,
+    unit: str,
 ) -> dict[str, DraftStart]:
     """Species -> start value; what is not measured but made is not there at the start."""
+    species = dict.fromkeys(s for e in equations for s in e.species)
+    constant = {
+        n: DraftStart(
+            short(c.value * (conversion(n, c.unit, unit)[0] if unit and c.unit else 1.0)),
+            "a condition of the table",
+        )
+        for n, c in run.conditions.items()
+        if n in species and (not unit or dimension(c.unit) in ({}, CONCENTRATION))
+    }
     made = {s for e in equations for s, n in e.net.items() if n > 0}
     made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
     zero = DraftStart("0.0", "assumed: not measured, but formed by a reaction")
@@ -545,6 +575,6 @@ def _starts(
     return {
         s: measured_start(run, s, begin, known[s], 0.0)
         if s in known
-        else (zero if s in made else unmeasured_start(most))
-        for s in dict.fromkeys(s for e in equations for s in e.species)
+        else constant.get(s, zero if s in made else unmeasured_start(most))
+        for s in species
     }

@@ -82,6 +82,40 @@ def test_names_and_units_of_a_laboratory(folder):
     assert problem.experiments[0].measurements.of("B")[1][1] == pytest.approx(chain(1000.0)[1][1])
 
 
+@pytest.mark.parametrize(
+    ("headers", "species"),
+    [
+        (("time", "S", "P"), "SP"),
+        (("t [min]", "S [mM]", "P [mM]"), "SP"),
+        (("time", "Q", "T"), "QT"),
+    ],
+)
+def test_a_species_named_like_a_pressure_or_a_temperature_is_measured(folder, headers, species):
+    first, second = species
+    a = chain()[0]
+    pd.DataFrame(dict(zip(headers, (TIMES, a, 1 - a), strict=True))).to_csv("p.csv", index=False)
+    said = made("--data", "p.csv", "--reaction", f"{first} -> {second}")
+    assert f"16 measurements of {first}, {second}" in said
+    assert "Not used" not in said
+    estimated(("k1",), RATES[:1])
+
+
+def test_a_letter_with_the_unit_of_a_concentration_is_measured(folder):
+    table(names=("t [min]", "S [mM]", "P [mM]")).to_csv("p.csv", index=False)
+    assert "16 measurements of S, P" in made("--data", "p.csv")
+    table(names=("t [min]", "S [mM]", "P")).to_csv("p.csv", index=False)
+    said = " ".join(made("--data", "p.csv", "--force").split())
+    assert "Not used: 'P' (a condition; if it was measured: --role 'P=measured')." in said
+
+
+def test_a_species_that_does_not_change_starts_at_its_condition(folder):
+    table().assign(E=2.0).to_csv("e.csv", index=False)
+    said = made("--data", "e.csv", "--reaction", "A + E -> B + E", "--reaction", "B -> C")
+    assert "E starts at 2.0: a condition of the table." in said
+    assert "Not used" not in said
+    estimated(truth=(RATES[0] / 2, RATES[1]))
+
+
 def test_experiments_in_one_table_with_conditions_and_remarks(folder):
     runs = [table(s).assign(Run=n, T=300.0, remark="ok") for n, s in (("low", 1.0), ("high", 3.0))]
     pd.concat(runs).to_csv("runs.csv", index=False)

@@ -272,8 +272,13 @@ def _is_condition(column: Column, keys: Sequence[tuple[str, float]]) -> bool:
 
 
 def is_set(role: str, name: str, unit: str) -> bool:
-    """Whether a column is one of temperatures or of what else is set, not measured."""
-    return role == "input" or words.is_temperature(name) or words.is_controlled(name, unit)
+    """Whether a column is one of temperatures or of what else is set, not measured.
+
+    A letter with the unit of a concentration is a substance: "P [mM]" is a product, no pressure.
+    """
+    is_substance = len(name) == 1 and words.dimension(unit) in words.CONCENTRATIONS
+    speaks = words.is_temperature(name) or words.is_controlled(name, unit)
+    return role == "input" or (speaks and not is_substance)
 
 
 def _replicates(columns: list[Column], options: Options) -> None:

@@ -34,7 +34,6 @@ from igpe.problem.units import conversion
 
 LONG = 10 * 3600.0  # seconds from which clock times are given in hours
 FAR = 50.0  # times its neighbours: a value whose decimal point was forgotten
-CONCENTRATIONS = ({"[substance]": 1.0, "[length]": -3.0}, {"[mass]": 1.0, "[length]": -3.0})
 
 
 def read_workbook(
@@ -481,7 +480,10 @@ def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
             f"Excel hides row {', '.join(hidden)} of '{block.grid.sheet}' in {file}; igpe "
             "reads hidden rows. Delete rows that do not belong to the data."
         )
-    is_concentration = words.dimension(unit) in CONCENTRATIONS or header.startswith(("c(", "["))
+    is_concentration = words.dimension(unit) in words.CONCENTRATIONS or header.startswith((
+        "c(",
+        "[",
+    ))
     part = part[part["value"].notna()]
     sizes = part["value"].abs()
     beside = pd.concat([sizes.shift(1), sizes.shift(-1)], axis=1).max(axis=1)

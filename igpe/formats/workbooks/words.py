@@ -87,6 +87,7 @@ TIME_UNITS = {
 """Seconds of the units that times are written in."""
 _SPELLED |= dict.fromkeys(("celsius", "grad", "grad c", "oc"), "degC")
 TIME = {"[time]": 1.0}
+CONCENTRATIONS = ({"[substance]": 1.0, "[length]": -3.0}, {"[mass]": 1.0, "[length]": -3.0})
 ARBITRARY = word_set("a.u au mau counts cts")  # to pint astronomical or atomic units
 LETTER_DEGREES = {"C": "degC", "F": "degF"}
 PER_CENT = re.compile(r"(?i)(wt|mol|vol|mass|area|m|v|w)?[-. ]*%|per ?cent|prozent")

@@ -219,7 +219,6 @@ class Workbook:
         """
         known = ModelNames(model)
         chosen = self._chosen(known, names)
-        given = self._inputs(known, None if inputs is None else tuple(inputs))
         unit = time_unit or time_unit_of(model)
         factor = conversion("time", self.time.unit, unit)[0] if unit and self.time.unit else 1.0
         runs = {r.name for r in self.runs} - {""}
@@ -231,6 +230,8 @@ class Workbook:
             }
             for run in self.runs
         ]
+        states = {n for own in owns if isinstance(own["start"], Mapping) for n in own["start"]}
+        given = self._inputs(known, None if inputs is None else tuple(inputs), states)
         limited = {n for own in owns for n in limits_of([*chosen.values()], own.get("sigma"))}
         kept = {q.header for q in self.measured if chosen.get(q.name) in limited}
         self._require_values(censored, set() if censored else kept)
@@ -285,8 +286,10 @@ class Workbook:
             )
         return chosen
 
-    def _inputs(self, known: ModelNames, inputs: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Names of conditions and set quantities that experiments get."""
+    def _inputs(
+        self, known: ModelNames, inputs: tuple[str, ...] | None, states: Collection[str]
+    ) -> tuple[str, ...]:
+        """Names of conditions and set quantities that experiments get: not of states."""
         there = dict.fromkeys(n for r in self.runs for n in (*r.conditions, *r.inputs))
         if inputs is not None:
             if unknown := [n for n in inputs if n not in there]:
@@ -296,7 +299,7 @@ class Workbook:
                 )
             return inputs
         if known.model is not None:
-            return tuple(n for n in there if n in known.components)
+            return tuple(n for n in there if n in known.components and n not in states)
         differ = [
             n
             for n in there
