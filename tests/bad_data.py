@@ -78,6 +78,18 @@ TABLES: Cases = {
         lambda: read_experiments(table()),
         "no column 'experiment' | ['time', 'A'] | igpe.Experiment",
     ),
+    "experiment without name": (
+        lambda: read_experiments(table().assign(experiment=["a", NAN, "b"])),
+        "'experiment' is empty in row 1 | counted from 0 | name of its experiment",
+    ),
+    "start of too few experiments": (
+        lambda: read_experiments(two_runs(), start={"one": {"A": 1.0}}),
+        "`start` has no entry for experiment 'two' | ['one', 'two']",
+    ),
+    "events of an unknown experiment": (
+        lambda: read_experiments(two_runs(), events={"one": [], "two": [], "c": []}),
+        "`events` has an entry for 'c' | no experiment 'c' | ['one', 'two']",
+    ),
     "column unknown to the model": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], Q=[1, 1, 1]))),
         "['Q'] | no time-dependent quantities | 'A', 'B', 'feed', 'C' | Rename",

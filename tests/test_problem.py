@@ -193,6 +193,19 @@ def test_read_experiments_gives_each_its_own_conditions():
     assert (dict(one.units), dict(other.units)) == ({"A": "mmol"}, units)
 
 
+@pytest.mark.parametrize("kind", [int, float, str])
+@pytest.mark.parametrize("key", [int, float, str])
+def test_numbers_of_experiments_are_names_however_they_are_written(kind, key):
+    table = pd.concat([TABLE.assign(experiment=kind(n)) for n in (1, 2)])
+    dose = [igpe.Event(at=1.5, add={"A": 1.0})]
+    one, other = read_experiments(
+        table, start={key(n): {"A": n} for n in (1, 2)}, events={key(1): dose, key(2): []}
+    )
+    assert (one.name, other.name) == ("1", "2")
+    assert (one.start["A"], other.start["A"]) == (1.0, 2.0)
+    assert (len(one.events), len(other.events)) == (1, 0)
+
+
 def test_a_state_may_have_the_name_of_the_only_experiment():
     (one,) = read_experiments(TABLE.assign(experiment="A"), start={"A": 1.0})
     assert dict(one.start) == {"A": 1.0}

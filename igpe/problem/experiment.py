@@ -1,6 +1,6 @@
 """One experiment: measurements over time, start values, inputs, and standard deviations."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
-from igpe.core.names import Suggesting
+from igpe.core.names import Suggesting, closest
 from igpe.problem.card import experiment_html
 from igpe.problem.events import Event, read_events
 from igpe.problem.inputs import (
@@ -41,12 +41,14 @@ from igpe.problem.spectra import Spectra, check_spectra
 from igpe.problem.tables import (
     SOURCE,
     Data,
+    experiment_name,
     experiments_in,
     read_table,
     renamed,
     rows_of,
 )
 
+_MAPPINGS = {"start", "inputs", "steady", "sigma", "units"}  # arguments of one experiment
 EXAMPLES = {
     "start": "start={'A': 1.0, 'B': igpe.Unknown(0, 5)}",
     "inputs": "inputs={'feed': igpe.step_input(times, values)}",
@@ -470,16 +472,17 @@ def read_experiments(
     columns     as for `Experiment`, for example {"Run": "experiment", "t / h": "time"}
     conditions  other arguments of `Experiment`; to give each experiment its own value, pass a dict
                 whose keys are the names of all experiments: start={"run1": {...}, "run2": {...}}
-    raises      DataError if the table has no column `experiment`
+    raises      DataError if the table has no column `experiment`, or if such a dict lacks one of
+                its experiments
     """
     check_kinds("", None, columns=columns)
     table = renamed(read_table(data), columns)
     names = [str(name) for name in experiments_in(table).unique()]
+    owns = [{k: own_of(k, v, names, name) for k, v in conditions.items()} for name in names]
     found = []
-    for name in names:
+    for name, own in zip(names, owns, strict=True):
         rows = rows_of(table, name)
         gone = set(table.columns) - set(rows.columns)
-        own = {key: _own(key, value, names, name) for key, value in conditions.items()}
         if "units" in own:
             own["units"] = {n: unit for n, unit in own["units"].items() if n not in gone}
         if own.get("only") is not None and not isinstance(own["only"], str):
@@ -501,11 +504,29 @@ def experiment_of(
     return made
 
 
-def _own(key: str, value: Any, names: list[str], name: str) -> Any:
-    if not isinstance(value, Mapping) or set(value) != set(names):
+def own_of(key: str, value: Any, names: Collection[str], name: str) -> Any:
+    """The value of an argument for one of several experiments, which may each have its own.
+
+    raises DataError for a dict that has not the names of all experiments, and cannot be the value
+           of each of them
+    """
+    if not isinstance(value, Mapping) or not names:
         return value
-    is_of_states = key == "start" and not all(isinstance(v, Mapping) for v in value.values())
-    return value if is_of_states else value[name]
+    own = {experiment_name(n): v for n, v in value.items()}
+    nested = all(isinstance(v, Mapping | list) for v in own.values())
+    if own.keys() == {*names} and (nested or key != "start"):
+        return own[name]
+    if key in _MAPPINGS and not (nested and own.keys() & {*names}):
+        return value
+    if unknown := [n for n in own if n not in names]:
+        raise DataError(
+            f"`{key}` has an entry for '{unknown[0]}', but the table has no experiment "
+            f"'{unknown[0]}'; it has {[*names]}.{closest(unknown[0], names)}"
+        )
+    missing = next(n for n in names if n not in own)
+    raise DataError(
+        f"`{key}` has no entry for experiment '{missing}'. Give one for each of {[*names]}."
+    )
 
 
 def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:

@@ -313,13 +313,29 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
 
 
 def experiments_in(table: pd.DataFrame) -> "pd.Series[str]":
-    """The column `experiment` as texts. Raises DataError if there is none."""
+    """The column `experiment` as texts.
+
+    raises DataError if there is none, or if it is empty in a row
+    """
     if "experiment" not in table.columns:
         raise DataError(
             f"The table has no column 'experiment'; its columns are {list(table.columns)}. Add one "
             "that names the experiment of each row, or use igpe.Experiment for a single run."
         )
-    return table["experiment"].astype(str)
+    column = table["experiment"]
+    if column.isna().any():
+        row = int(np.flatnonzero(column.isna())[0])
+        raise DataError(
+            f"The column 'experiment' is empty in row {row} (rows are counted from 0). Every row "
+            "needs the name of its experiment: fill it in, or remove the row."
+        )
+    return column.map(experiment_name).astype(str)
+
+
+def experiment_name(given: Any) -> str:
+    """The name of an experiment as text: 1, 1.0 and "1" are the same."""
+    is_whole = isinstance(given, float) and given.is_integer()
+    return str(int(given) if is_whole else given)
 
 
 def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:

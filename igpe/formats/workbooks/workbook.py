@@ -24,7 +24,7 @@ from igpe.formats.workbooks.fitting import (
     subject_of,
     time_unit_of,
 )
-from igpe.problem.experiment import Experiment, experiment_of
+from igpe.problem.experiment import Experiment, experiment_of, own_of
 from igpe.problem.noise.sigma import censored as limits_of
 from igpe.problem.tables import SOURCE
 from igpe.problem.units import conversion
@@ -221,15 +221,9 @@ class Workbook:
         chosen = self._chosen(known, names)
         unit = time_unit or time_unit_of(model)
         factor = conversion("time", self.time.unit, unit)[0] if unit and self.time.unit else 1.0
-        runs = {r.name for r in self.runs} - {""}
+        runs = [r.name for r in self.runs if r.name]
         more = {"start": start, **conditions}
-        owns = [
-            {
-                k: v[run.name] if isinstance(v, Mapping) and {*v} == runs != set() else v
-                for k, v in more.items()
-            }
-            for run in self.runs
-        ]
+        owns = [{k: own_of(k, v, runs, run.name) for k, v in more.items()} for run in self.runs]
         states = {n for own in owns if isinstance(own["start"], Mapping) for n in own["start"]}
         given = self._inputs(known, None if inputs is None else tuple(inputs), states)
         limited = {n for own in owns for n in limits_of([*chosen.values()], own.get("sigma"))}
