@@ -356,8 +356,9 @@ class BoxEnclosure:
         known = np.isfinite(self.rows.error)
         moves, error = self.rows.c[known, 1 : 1 + len(lower)], self.rows.error[known]
         left = 0.5 * (self.rows.delta[:, 1] - self.rows.delta[:, 0])
-        sensitivity = np.sqrt((moves**2).sum(axis=0)) * left
-        is_drowned = bool(np.linalg.norm(error) > DROWNED * np.linalg.norm(sensitivity))
+        with np.errstate(over="ignore"):  # to infinity
+            sensitivity = np.sqrt((moves**2).sum(axis=0)) * left
+            is_drowned = bool(np.linalg.norm(error) > DROWNED * np.linalg.norm(sensitivity))
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
         given = {
             "sensitivity": sensitivity,

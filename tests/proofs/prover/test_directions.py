@@ -169,6 +169,15 @@ def test_where_a_model_broke_monomials_of_every_degree_count() -> None:
     assert run.spread[1] == pytest.approx(5 * run.spread[0])
 
 
+def test_errors_that_overflow_are_infinite_without_a_warning() -> None:
+    """Warnings are errors in tests."""
+    given = posed(lotka_volterra())
+    enclosure = BoxEnclosure(given, 3)
+    enclosure.examine(given.lower, given.upper, np.inf)
+    enclosure.rows.error[:] = 1e200
+    assert enclosure._box_bounds(given.lower, given.upper, 0.0, rows=0).is_drowned
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_box_whose_model_broke_is_split_along_what_moves_states_most(axis: int) -> None:
     def broke(low: Any, high: Any, *_: Any, **more: Any) -> BoxBounds:
