@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
 from igpe.core.markup import listed
-from igpe.core.names import Suggesting
+from igpe.core.names import Suggesting, in_words
 from igpe.dynamics.shooting.base import beside_constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
@@ -169,6 +169,7 @@ class Structure(Suggesting):
     warnings    sentences about possible mistakes in the problem
     reductions  how a higher index was reduced, for experiments whose equations had one
     switching   what of the problem step 3 does not support, such as events
+    errors      unknowns that only standard deviations contain
     """
 
     findings: tuple[Finding, ...]
@@ -183,6 +184,7 @@ class Structure(Suggesting):
     warnings: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     switching: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def __getitem__(self, unknown: str) -> Finding:
         """The finding about one unknown; KeyError if there is no such free unknown."""
@@ -236,6 +238,11 @@ class Structure(Suggesting):
         remarks = report.remarks(self.groups, self.surplus, self.exact)
         if self.switching and any(f.switches and not f.implicit for f in self.findings):
             remarks.insert(0, f"Step 3 does not support {listed(self.switching)}.")
+        if self.errors:
+            remarks.append(
+                f"Only standard deviations contain {in_words(self.errors)}. igpe estimates such "
+                "unknowns from the residuals, without a test of identifiability."
+            )
         return [*remarks, *self.index_notes, *self.warnings]
 
     @property
@@ -254,7 +261,8 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
     """
     # What varies with time is no datum, and no unknown that structure could judge.
     problem = problem.fixing(dict.fromkeys(problem.varying, 0.0))
-    problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))  # nor are these
+    errors = of_errors_alone(problem)
+    problem = problem.fixing(dict.fromkeys(errors, 1.0))  # nor are these
     names = problem.box.names
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
     reduced = tuple(reduce(with_derivatives(one)) for one in posed)
@@ -286,6 +294,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         warnings=(*warnings_about(problem), *filter(None, [beside_constraints(problem)])),
         reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
         switching=switching(problem),
+        errors=tuple(sorted(errors)),
     )
 
 

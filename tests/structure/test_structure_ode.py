@@ -10,6 +10,7 @@ from pyomo import dae
 
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import PiecewiseConstant
+from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability.identifiability import Access, Dependence
 from igpe.structure.report import either
@@ -304,3 +305,21 @@ def test_table_and_html():
     assert found._repr_html_().count("<tr>") == 3
     with pytest.raises(KeyError):
         found["k3"]
+
+
+def test_unknowns_of_standard_deviations_are_named():
+    def decay(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k, m.spread = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0.01, 10))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
+        m.sd = pyo.Expression(m.t, rule=lambda m, _: m.spread)
+        return m
+
+    given = run("x", start={"x": 1.0}, sigma={"x": EstimatedSigma("sd")})
+    structure = analyse(Problem(decay, parameters=["k", "spread"], experiments=given))
+    assert [f.unknown for f in structure.findings] == ["k"]
+    assert "Only standard deviations contain spread." in str(structure)
+    assert structure.warnings == ()

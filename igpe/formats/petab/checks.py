@@ -61,10 +61,11 @@ def refuse_other_version(path: Path, config: Mapping[str, Any], version: int) ->
 
 def explained(path: Path, config: Mapping[str, Any]) -> str:
     """Sentences on the rows in which numbers are missing; empty if there are none."""
+    logarithmic = _logarithmic(path, config)
     return "".join(
         f"Rows {_rows(is_wrong)} of '{name}' have {needs} in the column '{column}'. "
         for kind, name, table in _tables(path, config, _WRONG)
-        for column, is_wrong, needs in _WRONG[kind](table)
+        for column, is_wrong, needs in _WRONG[kind](table, logarithmic)
         if is_wrong.any()
     )
 
@@ -83,12 +84,25 @@ def _no_numbers(cells: "pd.Series[str]") -> "pd.Series[bool]":
     return pd.to_numeric(cells, errors="coerce").isna()
 
 
-def _of_measurements(table: pd.DataFrame) -> Iterator[Wrong]:
+def _logarithmic(path: Path, config: Mapping[str, Any]) -> set[str]:
+    """The observables of which logarithms are compared."""
+    found: set[str] = set()
+    for _, _, table in _tables(path, config, {"observable"}):
+        for column in table.columns.intersection(["observableTransformation", "noiseDistribution"]):
+            found |= {*table.loc[table[column].str.startswith("log"), "observableId"]}
+    return found
+
+
+def _of_measurements(table: pd.DataFrame, logarithmic: Collection[str]) -> Iterator[Wrong]:
     for column in table.columns.intersection(["time", "measurement"]):
         yield column, _no_numbers(table[column]), "no number"
+    if {"observableId", "measurement"} <= set(table):
+        values = pd.to_numeric(table["measurement"], errors="coerce")
+        is_wrong = table["observableId"].isin(logarithmic) & (values <= 0)
+        yield "measurement", is_wrong, "no positive number, which a logarithm needs,"
 
 
-def _of_parameters(table: pd.DataFrame) -> Iterator[Wrong]:
+def _of_parameters(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
     cells = table.apply(lambda column: column.str.strip())
     if "estimate" in cells:
         flags = cells["estimate"].str.lower()

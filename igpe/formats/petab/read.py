@@ -123,6 +123,12 @@ def _read(path: Path) -> Problem:
 def _parameter(row: Any) -> PetabParameter:
     lower, upper = float(row["lowerBound"]), float(row["upperBound"])
     nominal = float(row.get("nominalValue", np.nan))
+    if nominal <= 0 and row["parameterScale"] in LOGARITHMS:
+        raise DataError(
+            f"The parameter '{row.name}' has the nominalValue {nominal:g}, but a logarithmic scale "
+            f"and the bounds [{lower:g}, {upper:g}]. Give a positive nominalValue, or leave it "
+            "empty."
+        )
     if not np.isfinite(nominal):
         nominal = float(np.sqrt(lower * upper) if lower > 0 else (lower + upper) / 2)
     if not np.isfinite(nominal):

@@ -6,6 +6,7 @@ parameters whose bounds are decades apart are searched in logarithms.
 """
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -38,12 +39,19 @@ DISTRIBUTIONS = {
     "log-laplace": ("laplace", "log"),
 }
 """noiseDistribution of version 2 -> that of version 1, and the transformation."""
-NEEDED = ("model", "measurement_df", "observable_df", "parameter_df")
+NEEDED = {
+    "model": "sbml_files",
+    "measurement_df": "measurement_files",
+    "observable_df": "observable_files",
+    "parameter_df": "parameter_file",
+}
+"""Part of a problem of version 1 -> its entry in the YAML file."""
 CONDITION, BEFORE = "simulationConditionId", "preequilibrationConditionId"
 PLACEHOLDERS = ("observableParameters", "noiseParameters")
 NUMBERS = {"time", "measurement"}  # columns in which rows of one kind differ
 CRASHED = "Validation task"  # how messages begin of a check that itself failed
 REVERSED = "lowerBound greater than upperBound"  # how messages begin of bounds
+_ROW = re.compile(r"in: |for model_id=")  # before the row that a message is about
 TIMELINE = "timeline"  # column of the measurements: which timeline a row belongs to
 
 
@@ -69,9 +77,17 @@ class Tables(NamedTuple):
 
 def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
     """The tables that a YAML file names; raises DataError for what PEtab's check finds."""
-    is_version2 = str(config.get("format_version", "")).startswith("2")
-    refuse_other_version(path, config, 2 if is_version2 else 1)
-    found = (_version2 if is_version2 else _version1)(path, config)
+    written = config.get("format_version", 1)
+    version = str(written).partition(".")[0]
+    if version not in ("1", "2"):
+        raise DataError(
+            f"'{path}' is not a valid PEtab problem of version 1 or 2: its format_version is "
+            f"{str(written)!r:.50}. Write format_version: 1 or format_version: 2.0.0."
+        )
+    refuse_other_version(path, config, int(version))
+    if version == "2" and not isinstance(written, str):  # PEtab's library reads text alone
+        config = {**config, "format_version": "2.0.0"}
+    found = (_version2 if version == "2" else _version1)(path, config)
     return _at_rest(found)
 
 
@@ -112,14 +128,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
             petab = library("petab.v1").Problem.from_yaml(dict(config), base_path=str(path.parent))
     except Exception as error:  # pydantic's, pandas', petab's
         raise _unread(path, config, "1 or 2", error) from error
-    missing = [name for name in NEEDED if getattr(petab, name) is None]
-    if missing or not hasattr(petab.model, "sbml_document"):
-        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}, which igpe needs.")
-    lint = library("petab.v1.lint")
-    with _heard(logging.getLogger("petab")) as messages, quiet():
-        failed = lint.lint_problem(_brief(petab))
-    if failed:
-        _refuse(messages, path, config)
+    _require_checked(petab, path, config)
     table = petab.measurement_df.copy()
     before = table[BEFORE] if BEFORE in table else pd.Series("", index=table.index)
     before = before.astype(object).fillna("").astype(str)
@@ -144,6 +153,23 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         petab.parameter_df,
         _rows(petab.measurement_df),
     )
+
+
+def _require_checked(petab: Any, path: Path, config: Mapping[str, Any]) -> None:
+    """Raise DataError for what a problem lacks, and for what PEtab's check finds."""
+    if missing := [f"`{key}`" for name, key in NEEDED.items() if getattr(petab, name) is None]:
+        raise DataError(f"'{path}' has no entry {' and '.join(missing)}, which igpe needs.")
+    if not hasattr(petab.model, "sbml_document"):
+        raise DataError(f"'{path}' lacks an SBML model, which igpe needs.")
+    lint = library("petab.v1.lint")
+    with _heard(logging.getLogger("petab")) as messages, quiet():
+        try:
+            failed = lint.lint_problem(_brief(petab))
+        except ValueError as error:  # of cells
+            failed = True
+            messages.append(str(error).rstrip("."))
+    if failed:
+        _refuse(messages, path, config)
 
 
 def _require_one_problem(path: Path, config: Mapping[str, Any]) -> None:
@@ -194,14 +220,16 @@ def _heard(logger: logging.Logger) -> Iterator[list[str]]:
 
 def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> None:
     """Raise what PEtab's own check finds wrong as one error."""
-    kept = [" ".join(m.split()) for m in messages if not m.startswith("Not OK")]
+    each = (part for m in messages for part in re.split(r"\s(?=Mismatch of )", m))
+    kept = [" ".join(m.split()) for m in each if not m.startswith("Not OK")]
     kept = [m for m in kept if not m.startswith(CRASHED)] or [
         m.split(" Traceback")[0] for m in kept
     ]
     rows = explained(path, config)
     if "Bound" in rows:  # PEtab compares bounds that are missing, too
         kept = [m for m in kept if not m.startswith(REVERSED)] or ["Bounds are missing"]
-    said = " ".join(m if m.endswith(".") else f"{m}." for m in dict.fromkeys(kept))
+    kinds = {_ROW.split(m)[0]: m for m in reversed(kept)}  # the first message of each kind
+    said = " ".join(m if m.endswith(".") else f"{m}." for m in reversed(kinds.values()))
     raise DataError(f"PEtab's check of '{path}' reports: {said} {rows}Correct the files.")
 
 

@@ -588,6 +588,43 @@ def test_no_file_and_no_problem(tmp_path):
         igpe.petab.read_petab(tmp_path / "other.yaml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("sbml_files", "model_files", "has no entry `sbml_files`, which igpe needs"),
+        ("version: 1", "version: 3.0.0", "format_version is '3.0.0'. Write format_version: 1 or"),
+    ],
+)
+def test_entries_of_the_file_are_named(tmp_path, old, new, says):
+    path = small.write(tmp_path)
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(path)
+
+
+@pytest.mark.parametrize(
+    ("transformation", "says"),
+    [
+        ("log10", r"positive, but 0\.0 <= 0\. Rows \[1, 2, 3, 4, 5\] of .* no positive number"),
+        ("log2", r"observable transformation in observable table: log2\. Rows"),
+    ],
+)
+def test_transformations_that_values_do_not_have_are_refused(tmp_path, transformation, says):
+    path = small.write(
+        tmp_path,
+        observables=small.OBSERVABLES.assign(observableTransformation=transformation),
+        measurements=small.measurements().assign(measurement=0.0),
+    )
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(path)
+
+
+def test_a_logarithmic_scale_has_no_negative_nominal_value(tmp_path):
+    path = small.write(tmp_path, parameters=small.PARAMETERS.assign(nominalValue=-1.0))
+    with pytest.raises(igpe.errors.DataError, match=r"'k' has the nominalValue -1, but a log"):
+        igpe.petab.read_petab(path)
+
+
 def test_without_the_extra_the_command_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(read, "LIBRARIES", ("a_library_that_is_not_there",))
     with pytest.raises(igpe.errors.SolverMissing, match=r"pip install 'igpe\[petab\]'"):

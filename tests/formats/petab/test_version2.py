@@ -153,6 +153,13 @@ PERIODS = pd.DataFrame({
             {"condition": CONDITIONS.assign(targetValue="1 +")},
             "not a valid PEtab problem of version 2",
         ),
+        (
+            {
+                "observable": OBSERVABLES.assign(noiseDistribution="log-normal"),
+                "measurement": MEASUREMENTS.assign(measurement=0.0),
+            },
+            r"log.*Rows \[1, 2, 3, 4, 5\] of 'measurement_2.tsv' have no positive number",
+        ),
         ({"measurement": MEASUREMENTS.assign(experimentId="e7")}, r"experiments \['e7'\], which"),
         ({"measurement": MEASUREMENTS.assign(measurement=np.nan)}, r"nan\. Rows \[1, 2, 3, 4"),
         ({"measurement": MEASUREMENTS.assign(observableId="oC")}, "'oC'.* not defined"),
@@ -165,6 +172,22 @@ PERIODS = pd.DataFrame({
 def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
     with pytest.raises(igpe.errors.DataError, match=says):
         igpe.petab.read_petab(write(tmp_path, **tables))
+
+
+def test_what_is_wrong_in_all_rows_is_said_once(tmp_path):
+    path = write(tmp_path, measurement=MEASUREMENTS.assign(observableParameters="2"))
+    with pytest.raises(igpe.errors.DataError, match="Mismatch of observable") as caught:
+        igpe.petab.read_petab(path)
+    assert str(caught.value).count("Mismatch of observable") == 1
+
+
+@pytest.mark.parametrize("version", ["2", "2.0"])
+def test_a_version_may_be_a_number(tmp_path, version):
+    path = write(tmp_path)
+    text = path.read_text().replace("format_version: 2.0.0", f"format_version: {version}")
+    path.write_text(text.replace("format_version: '2.0.0'", f"format_version: {version}"))
+    assert f"format_version: {version}\n" in path.read_text()
+    assert igpe.petab.read_petab(path).experiments
 
 
 LEFT = "entries in the column '{}' of PEtab 1. .* version 2, .* Fill in the column '{}'"
