@@ -94,6 +94,10 @@ TABLES: Cases = {
         lambda: pose(experiments=run(table(A=[1, 1, 1], Q=[1, 1, 1]))),
         "['Q'] | no time-dependent quantities | 'A', 'B', 'feed', 'C' | Rename",
     ),
+    "column of standard deviations": (
+        lambda: pose(experiments=run(table(A=[1, 1, 1], sdA=[1, 1, 1]))),
+        "['sdA'] | no time-dependent quantities | pass sigma={'A': 'sdA'}",
+    ),
 }
 
 CONDITIONS: Cases = {
@@ -114,6 +118,14 @@ CONDITIONS: Cases = {
     "sigma naming no column": (
         lambda: run(sigma={"A": "s"}),
         "'s' | not among the columns of the table | ['time', 'A']",
+    ),
+    "sigma as a formula": (
+        lambda: run(sigma={"A": "0.05*A"}),
+        "'0.05*A' | igpe.Noise(relative=0.05) | igpe.EstimatedSigma('sd')",
+    ),
+    "sigma as a function": (
+        lambda: run(sigma={"A": lambda m, t: 0.05 * m.A[t]}),  # type: ignore[dict-item]
+        "expected a number | igpe.Noise(relative=0.05) | igpe.EstimatedSigma('sd')",
     ),
     "start after measurement": (
         lambda: run(start_time=1.0),

@@ -394,14 +394,25 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         )
 
 
+_SPREADS = {"sd", "std", "stdev", "sigma", "se", "sem", "err", "error"}
+
+
 def _check_measured(experiment: Experiment, instance: Instance) -> None:
     if unknown := [n for n in experiment.measured if instance.over_time(n) is None]:
         known = [*instance.states, *instance.series, *instance.expressions]
+        spreads = {
+            n: u
+            for u in unknown
+            for n in experiment.measured
+            if u.replace(n, "", 1).strip("_ .").lower() in _SPREADS
+        }
         raise DataError(
             f"The model has no time-dependent quantities named {unknown}. It has "
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
             "add an Expression indexed by time for the measured quantity, or leave the columns "
             "out with only=[...]."
+            + f" For columns of standard deviations, pass sigma={spreads}."
+            * bool(spreads)
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:

@@ -128,6 +128,10 @@ Sigma: TypeAlias = (
 """Standard deviations: one for all, per column (number, array, name of a column, following the
 model, or estimated with it), unknown but equal, or unknown."""
 EQUAL = "equal"
+FORMULAS = (
+    "For errors in proportion to the values, give igpe.Noise(relative=0.05). For another formula, "
+    "give igpe.EstimatedSigma('sd'), where sd is an Expression of the model."
+)
 
 
 def is_unknown(sigma: Sigma) -> bool:
@@ -205,10 +209,9 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
             return np.full(n, float(given))
         except (TypeError, ValueError):
             raise DataError(
-                f"`sigma` is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all "
-                "columns, or for each column a number or the name of another column: "
-                "sigma={'A': 0.1, 'B': 'sd_B'}. "
-                "Give 'equal' if the errors are unknown but of the same size in all columns."
+                f"`sigma` is {shown(sigma)}; give a number for all columns, or for each column a "
+                "number or the name of another column: sigma={'A': 0.1, 'B': 'sd_B'}. "
+                f"{FORMULAS} Give 'equal' if the errors are unknown but equal in all columns."
             ) from None
     if column not in sigma:
         raise DataError(
@@ -223,7 +226,7 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
         if value not in table.columns:
             raise DataError(
                 f"`sigma` of '{column}' refers to the column '{value}', which is not among the "
-                f"columns of the table, {list(table.columns)}."
+                f"columns of the table, {list(table.columns)}. {FORMULAS}"
             )
         return numbers(table, value)
     try:
@@ -231,7 +234,7 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
     except (TypeError, ValueError):
         raise DataError(
             f"`sigma` of '{column}' is {shown(value)}; expected a number, one number for each "
-            "row, or the name of a column of the table."
+            f"row, or the name of a column of the table. {FORMULAS}"
         ) from None
     n = len(table)
     if spread.ndim > 0 and spread.shape != (n,):
