@@ -104,7 +104,8 @@ def _others(result: ResultData) -> Iterator[Chapter]:
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
                 "other sets fit almost as well: a likelihood ratio test does not reject them.",
                 f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
-                "igpe.check(problem) reports how many sets would remain with perfect measurements.",
+                "Where igpe can count them, igpe.check(problem) reports how many sets would remain "
+                "with perfect measurements.",
             ),
         )
 

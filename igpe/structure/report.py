@@ -70,7 +70,10 @@ def sentence(finding: Finding) -> str:
         return words
     if finding.values > 1:
         return f"{words}; locally identifiable, with up to {finding.values} values"
-    return f"{words}; {'globally ' * (finding.values == 1)}{finding.verdict.value}"
+    scope = (
+        "" if finding.verdict is Identifiable.NO else "globally " if finding.values else "locally "
+    )
+    return f"{words}; {scope}{finding.verdict.value}"
 
 
 def _reached(finding: Finding) -> str:

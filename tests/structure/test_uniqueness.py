@@ -67,7 +67,7 @@ def test_words_say_globally_where_it_is_proved():
     text = str(checked("HIV, virus"))
     lines = {line.split()[0]: line for line in text.splitlines()}
     assert lines["V(t0)"].endswith("; globally identifiable")
-    assert lines["beta"].endswith("; identifiable")
+    assert lines["beta"].endswith("; locally identifiable")
 
 
 def test_quotients_that_all_solutions_agree_on_are_enough():
