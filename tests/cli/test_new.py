@@ -100,6 +100,12 @@ def test_a_species_named_like_a_pressure_or_a_temperature_is_measured(folder, he
     estimated(("k1",), RATES[:1])
 
 
+@pytest.mark.parametrize("header", ["Subject", "patient no", "subject_id", "Animal ID"])
+def test_a_column_of_subjects_names_the_runs(folder, header):
+    pd.concat([table(s).assign(**{header: s}) for s in (1, 2)]).to_csv("runs.csv", index=False)
+    assert "Experiments: 1, 2." in made("--data", "runs.csv", *CHAIN)
+
+
 def test_a_letter_with_the_unit_of_a_concentration_is_measured(folder):
     table(names=("t [min]", "S [mM]", "P [mM]")).to_csv("p.csv", index=False)
     assert "16 measurements of S, P" in made("--data", "p.csv")
@@ -266,6 +272,10 @@ def test_what_the_user_says_is_checked(folder, name):
 
 TABLES = {
     "not sorted": ("time,A\n0,1\n2,3\n1,2\n", ["not sorted", "--experiment 'COLUMN'"]),
+    "not sorted by runs": (
+        "Mouse,time,A\n7,0,2\n7,1,1\n8,0,3\n8,1,2\n",
+        ["not sorted", "say which column names the run of each row: --experiment 'Mouse'"],
+    ),
     "text": ("time,A\n0,1\n1,spilled\n2,3\n", ["Cell B3", "'spilled'", "--role 'A=ignore'"]),
     "one time": ("time,A\n1,1\n", ["only one time"]),
     "constant": ("time,A\n0,1\n1,1\n", ["only the column of times contains numbers that change"]),

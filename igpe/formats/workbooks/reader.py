@@ -81,7 +81,7 @@ def read_block(block: SheetTable, options: Options) -> list[RawRun]:
     runs: list[RawRun] = []
     for name in dict.fromkeys(names[r] for r in rows):
         own = [r for r in rows if names[r] == name]
-        for part, title in _restarts(own, times, block, named=bool(name)):
+        for part, title in _restarts(own, times, block, columns, named=bool(name)):
             mine = values[values["row"].isin(part)].sort_values("time", kind="stable")
             run = RawRun(
                 name or title, block, time.header, unit, from_clock, mine, conditions, left_out
@@ -191,21 +191,37 @@ def _with_values(
 
 
 def _restarts(
-    rows: list[int], times: FloatArray, block: SheetTable, *, named: bool
+    rows: list[int],
+    times: FloatArray,
+    block: SheetTable,
+    columns: Sequence[Column],
+    *,
+    named: bool,
 ) -> Iterator[tuple[list[int], str]]:
     """The rows of each run: a new one begins after an empty row if the time starts again."""
     starts = [k for k in range(1, len(rows)) if times[rows[k]] < times[rows[k - 1]]]
+    ends = [*zip([0, *starts], [*starts, len(rows)], strict=True)]
     for k in starts:
         if named or block.rows[rows[k]] not in block.breaks:
+            tells = _telling(columns, [rows[a:b] for a, b in ends])
             raise DataError(
                 f"The times are not sorted: the time in '{block.grid.file.name}' goes back from "
                 f"{times[rows[k - 1]]:g} to {times[rows[k]]:g} in row {block.rows[rows[k]] + 1}. "
                 "Sort the rows of a run by time. If another run begins there, insert an empty row "
-                "above it, or add a column that names the run of each row: "
-                "roles={'COLUMN': 'experiment'}."
+                f"above it, or {'say which column' if tells else 'add a column that'} names the "
+                f"run of each row: roles={{'{tells or 'COLUMN'}': 'experiment'}}."
             )
-    for count, (a, b) in enumerate(zip([0, *starts], [*starts, len(rows)], strict=True), start=1):
+    for count, (a, b) in enumerate(ends, start=1):
         yield rows[a:b], f"{block.title or 'run'} {count}" if starts else block.title
+
+
+def _telling(columns: Sequence[Column], parts: Sequence[Sequence[int]]) -> str:
+    """The header of a column with one entry in each part, and another one in each; or ""."""
+    for column in columns:
+        entries = [{column.cells[r].text for r in part} for part in parts]
+        if all(len(e) == 1 for e in entries) and len(set().union(*entries) - {""}) == len(parts):
+            return column.header
+    return ""
 
 
 # Runs, components, replicates ------------------------------------------------------------------

@@ -34,7 +34,7 @@ OTHER_TIMES = word_set(
     "halbwertszeit totzeit"
 )
 RESIDENCE = word_set("residence verweilzeit tau")
-RUNS = word_set("experiment run exp batch trial lauf versuch")
+RUNS = word_set("experiment run exp batch trial lauf versuch subject patient animal proband")
 INDICES = word_set(
     "no nr index injection inj vial cycle spectrum scan point replicate rep sample number probe "
     "well line row id position"
