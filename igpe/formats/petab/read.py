@@ -60,7 +60,8 @@ def read_petab(path: str | Path) -> Problem:
     Each simulation condition (in version 2, each experiment) becomes an experiment of the same
     name. Each observable becomes a column, or several numbered columns (`obs`, `obs__2`) if its
     measurements differ in their observable or noise parameters. igpe compares logarithms if the
-    observable has a logarithmic transformation or a log-normal distribution. Standard deviations
+    observable has a logarithmic transformation or a log-normal distribution: the column, which
+    holds the logarithms, is then `log10_obs` or `log_obs`. Standard deviations
     that depend on parameters become `igpe.EstimatedSigma`. If a parameter has a
     logarithmic scale, igpe searches on that scale. PEtab version 2 has no scales: there, igpe
     searches on a logarithmic scale if a parameter is positive and its bounds span three decades
@@ -173,7 +174,9 @@ def _experiments(
     columns: dict[tuple[str, str, str], str] = {}
     for key in dict.fromkeys(row.key for row in rows):
         count = 1 + sum(other[0] == key[0] for other in columns)
-        name = f"observable_{key[0]}" if key[0] in taken else key[0]
+        scale = reader.scale(key[0])
+        name = f"{scale}_{key[0]}" if scale in LOGARITHMS else key[0]
+        name = f"observable_{name}" if name in taken else name
         columns[key] = name if count == 1 else f"{name}__{count}"
     models, experiments = {}, []
     longest = max((r.time for r in rows), default=0.0)
@@ -202,7 +205,8 @@ def _keep(
 ) -> set[str]:
     """Make inputs of numbers that differ between experiments; return the names that are taken."""
     formulas = [parsed(f) for f in tables.observables["observableFormula"]]
-    noises = {f"noise_{n}" for n in tables.observables.index}
+    kinds = ("", *(f"{scale}_" for scale in LOGARITHMS))
+    noises = {f"noise_{kind}{n}" for kind in kinds for n in tables.observables.index}
     taken = {*sbml.rates, *sbml.rules, *estimated, *noises}
     keep(list(meanings.values()), formulas, taken)
     return taken

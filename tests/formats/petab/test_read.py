@@ -48,6 +48,7 @@ def test_logarithms_are_compared_and_counted(tmp_path, scale, base):
     observables = small.OBSERVABLES.assign(observableTransformation=scale)
     yaml = small.write(tmp_path, measurements=table, observables=observables)
     problem = igpe.petab.read_petab(yaml)
+    assert problem.experiments[0].measured == (f"{scale}_oA", f"{scale}_oB")
     a, b = small.truth(table["time"], 0.7, 2.0)
     of_a = table["observableId"] == "oA"
     y, h = table["measurement"], np.where(of_a, a, b)
