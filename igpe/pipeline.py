@@ -51,6 +51,7 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.equations.compiled import require_outputs_at_start
 from igpe.estimation.equally_good import (
     with_other_optima,
     with_own_weights,
@@ -190,6 +191,7 @@ def _estimate(
         )
     if why := beside_constraints(problem):
         raise Unsupported(why)
+    require_outputs_at_start(problem)
     given, problem = problem, first_weighted(problem)
     ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
     with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):

@@ -186,3 +186,34 @@ def test_what_is_held_is_a_positive_number_for_each_measurement():
     for sigma in ([], [[0.1]], *bad, 0.1):
         with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* lengths \[4\]"):
             problem.weighted(sigma)
+
+
+def formed(times):
+    """C is formed from A, and 0 at the start; its standard deviation is in proportion to it."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.C = pyo.Var(m.t), pyo.Var(m.t)
+    m.dA, m.dC = dae.DerivativeVar(m.A), dae.DerivativeVar(m.C)
+    m.k, m.cv = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 1), initialize=0.5)
+    m.lost = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    m.made = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k * m.A[t])
+    m.sd = pyo.Expression(m.t, rule=lambda m, t: m.cv * m.C[t])
+    m.per = pyo.Expression(m.t, rule=lambda m, t: m.A[t] / m.C[t])
+    return m
+
+
+@pytest.mark.parametrize(
+    ("column", "sigma", "says"),
+    [
+        ("C", igpe.losses.LogNormal(0.1), "gives 'C' the value 0 at the start, time 0, where"),
+        ("C", igpe.EstimatedSigma("sd"), "deviation 'sd' of 'C' is 0 at the start, time 0"),
+        ("per", 0.1, "gives 'per' no finite value at the start, time 0"),
+    ],
+)
+def test_a_measurement_at_the_start_without_a_residual_is_named(column, sigma, says):
+    data = table(**{column: [0.02, 0.5, 0.8, 0.9]})
+    parameters = ["k", "cv"] if isinstance(sigma, igpe.EstimatedSigma) else ["k"]
+    given = run(data, start={"A": 1.0, "C": 0.0}, sigma={column: sigma})
+    with pytest.raises(igpe.errors.DataError, match=says) as caught:
+        igpe.estimate(igpe.Problem(formed, parameters=parameters, experiments=given))
+    assert "leave out the measurement at this time (NaN)" in str(caught.value)

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
-from igpe.core.errors import ModelError, Unsupported
+from igpe.core.errors import DataError, ModelError, Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import operation_names
 from igpe.equations.reading.pieces import moves
@@ -20,6 +20,7 @@ from igpe.equations.switching import refused
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
+from igpe.problem.members import logarithm_of
 from igpe.problem.problem import Problem
 
 SAME = 1e-6  # relative difference of start values that contradict each other
@@ -79,6 +80,52 @@ def require_consistent(
                 f"{known[name]:.6g}{fixes * is_moved}. Omit '{name}' from start to let igpe "
                 f"compute it, or correct the start values of {free}."
             )
+
+
+def require_outputs_at_start(problem: Problem) -> None:
+    """Raise DataError where nothing can be compared with a measurement at an experiment's start.
+
+    The model gives it no finite value, or a standard deviation of 0, whatever the unknowns are.
+    """
+    for k, experiment in enumerate(problem.experiments):
+        m = experiment.measurements
+        there = {m.names[c] for c in m.column[m.times[m.row] == experiment.start_time]}
+        if not there or any(e.measured == "after" for e in experiment.events):
+            continue
+        ivp = compiled(problem).initial_value_problem(k, switching=True)
+        box, rng = problem.box.select(ivp.unknowns), np.random.default_rng(0)
+        low, high = box.clip(box.middle - 0.5), box.clip(box.middle + 0.5)
+        values = ivp.outputs_at_start(rng.uniform(low, high, (DRAWS, len(box))))
+        if values is None:
+            continue
+        columns = dict(zip(experiment.told, values.T, strict=True))
+        for name in sorted(there):
+            sd = experiment.estimated_sigma.get(name, "")
+            is_zero = bool(sd) and not columns[sd].any()
+            if is_zero or np.isinf(columns[name]).all():
+                run = f" in experiment '{experiment.name}'" * (len(problem.experiments) > 1)
+                where = f"at the start, time {experiment.start_time:g}{run}"
+                raise DataError(_why_incomparable(name, sd * is_zero, where))
+
+
+def _why_incomparable(name: str, sd: str, where: str) -> str:
+    """Why a measurement at the start has no residual, and what to do."""
+    leave = "or leave out the measurement at this time (NaN)."
+    if sd:
+        return (
+            f"The standard deviation '{sd}' of '{name}' is 0 {where}, where '{name}' is measured. "
+            f"Add an absolute part to '{sd}', {leave}"
+        )
+    if (of := logarithm_of(name)) is not None:
+        return (
+            f"The model gives '{of}' the value 0 {where}, where it is measured with log-normal "
+            "errors. They need predictions above 0. Give normal errors, "
+            f"sigma={{'{of}': igpe.Noise(absolute=..., relative=...)}}, {leave}"
+        )
+    return (
+        f"The model gives '{name}' no finite value {where}, where it is measured. Correct the "
+        f"model or the start values, {leave}"
+    )
 
 
 class Compiled:

@@ -158,6 +158,18 @@ class InitialValueProblem:
             "later: pass start_time=... and omit the measurements before it."
         )
 
+    def outputs_at_start(self, points: FloatArray) -> FloatArray | None:
+        """(n, n_measured) what is measured at the start, at values (n, n_q) of the unknowns.
+
+        None where the start is at rest, or where algebraic variables are implicit.
+        """
+        if self.rest is not None or self.implicit:
+            return None
+        a, b = self.input_segment(self.t0)
+        symbols = [self.t, self.x, self.u], [self.t0, self.start, ca.DM(a + b * self.t0)]
+        measured = ca.substitute([ca.densify(self.measured)], *symbols)
+        return np.asarray(ca.Function("measured", [self.q], measured)(points.T), dtype=float).T
+
     def without_conditions(self, times: FloatArray) -> "InitialValueProblem":
         """The same for arithmetic that knows no conditions: switches are factors, 0 or 1.
 

@@ -26,6 +26,7 @@ from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.measurements import Measurements
 from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
+from igpe.problem.noise.sigma import as_deviations
 from igpe.problem.starts import require_within_bounds
 from igpe.problem.units import conversion, converted, time_unit, unit_name
 
@@ -394,25 +395,14 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         )
 
 
-_SPREADS = {"sd", "std", "stdev", "sigma", "se", "sem", "err", "error"}
-
-
 def _check_measured(experiment: Experiment, instance: Instance) -> None:
     if unknown := [n for n in experiment.measured if instance.over_time(n) is None]:
         known = [*instance.states, *instance.series, *instance.expressions]
-        spreads = {
-            n: u
-            for u in unknown
-            for n in experiment.measured
-            if u.replace(n, "", 1).strip("_ .").lower() in _SPREADS
-        }
         raise DataError(
             f"The model has no time-dependent quantities named {unknown}. It has "
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
             "add an Expression indexed by time for the measured quantity, or leave the columns "
-            "out with only=[...]."
-            + f" For columns of standard deviations, pass sigma={spreads}."
-            * bool(spreads)
+            "out with only=[...]." + as_deviations(unknown, experiment.measured)
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:

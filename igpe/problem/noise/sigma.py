@@ -5,7 +5,7 @@ with the rest (`EstimatedSigma`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -128,6 +128,7 @@ Sigma: TypeAlias = (
 """Standard deviations: one for all, per column (number, array, name of a column, following the
 model, or estimated with it), unknown but equal, or unknown."""
 EQUAL = "equal"
+_SPREADS = {"sd", "std", "stdev", "sigma", "se", "sem", "err", "error"}
 FORMULAS = (
     "For errors in proportion to the values, give igpe.Noise(relative=0.05). For another formula, "
     "give igpe.EstimatedSigma('sd'), where sd is an Expression of the model."
@@ -143,6 +144,17 @@ def sigma_columns(sigma: Sigma) -> set[str]:
     """The columns of the table that hold standard deviations."""
     given = sigma.values() if isinstance(sigma, Mapping) else ()
     return {value for value in given if isinstance(value, str)}
+
+
+def as_deviations(columns: Collection[str], measured: Collection[str]) -> str:
+    """The argument for columns that hold standard deviations by their names, in a sentence."""
+    given = {
+        n: c
+        for c in columns
+        for n in measured
+        if c.replace(n, "", 1).strip("_ .").lower() in _SPREADS
+    }
+    return f" For columns of standard deviations, pass sigma={given}." * bool(given)
 
 
 def error_models(columns: list[str], sigma: Sigma) -> dict[str, NoiseModel]:
