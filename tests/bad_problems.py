@@ -98,11 +98,15 @@ SETTINGS: Cases = {
     "no experiments": (lambda: pose(experiments=[]), "contains nothing | igpe.Experiment"),
     "experiments of wrong type": (
         lambda: pose(experiments=[{"A": 1}]),
-        "['dict'] | expected igpe.Experiment objects",
+        "['dict'] | expected a list of igpe.Experiment objects",
+    ),
+    "experiments of a table": (
+        lambda: pose(experiments=pd.DataFrame({"time": [0.0], "A": [1.0]})),
+        "`experiments` is a DataFrame | expected a list of igpe.Experiment objects",
     ),
     "experiment None": (
         lambda: pose(experiments=None),
-        "NoneType | expected igpe.Experiment objects",
+        "NoneType | expected a list of igpe.Experiment objects",
     ),
     "same names": (lambda: pose(experiments=twins()), "['run', 'run'] | its own name"),
     "same names by number": (

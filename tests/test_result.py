@@ -399,6 +399,24 @@ def test_a_parameter_on_its_bound(on_bound):
     assert on_bound.degrees == 20
 
 
+def test_a_parameter_in_no_equation_is_named():
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A = pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        m.k, m.unused = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 1))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+        return m
+
+    times = np.linspace(0.2, 2.0, 8)
+    data = pd.DataFrame({"time": times, "A": np.exp(-times)})
+    run = igpe.Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(model, parameters=["k", "unused"], experiments=run)
+    said = " ".join(str(igpe.estimate(problem, certify=False)).split())
+    assert "No equation contains unused, so igpe did not estimate unused." in said
+
+
 def test_an_unreachable_parameter_is_held_and_named(unreachable):
     q = unreachable.to_frame().loc["q"]
     assert (q["estimate"], q["found_by"]) == (2.0, "held")

@@ -26,7 +26,7 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.correlations import correlation_remarks, likelihood_gain
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.reweighting import assumed_sizes
+from igpe.dynamics.shooting.reweighting import FAR_OFF, assumed_sizes
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import LATER, Steps
@@ -514,12 +514,14 @@ def _actions(steps: Steps) -> tuple[str, ...]:
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
         *(*structure.warnings, *problem.grid_remarks),
-        *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED)),
+        *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED) or FAR_OFF in n),
         *(
             f"No measured quantity depends on {n}, so igpe did not estimate {n}. Measure "
             f"{besides(structure[n].measure)}, or fix {n}."
-            for n in lost
             if structure[n].measure
+            else f"No equation contains {n}, so igpe did not estimate {n}. Check the model, or "
+            f"leave {n} out of parameters=."
+            for n in lost
         ),
     )
 

@@ -163,8 +163,10 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
     runs = list(given) if isinstance(given, Iterable) else [given]
     others = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if others or not runs:
+        is_list = isinstance(given, list | tuple)
+        held = f"contains {others or 'nothing'}" if is_list else f"is a {type(given).__name__}"
         raise ProblemError(
-            f"`experiments` contains {others or 'nothing'}; expected igpe.Experiment objects, "
+            f"`experiments` {held}; expected a list of igpe.Experiment objects, "
             "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
         )
     named = [copy.copy(e) for e in runs]

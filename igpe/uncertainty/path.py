@@ -347,7 +347,7 @@ class End(enum.Enum):
     FOUND = ""
     BOUND = "bound reached"
     OPEN = "open"
-    BROKEN = "no solution beyond"
+    BROKEN = "no further solution"
     UNKNOWN = "no degrees of freedom"
     LOWER = "a better optimum"
 

@@ -68,7 +68,7 @@ class ParameterProfile:
     estimate            its value at the optimum
     lower, upper        endpoints of the interval; a bound or infinite if the profile stays low
     lower_end, upper_end  why the interval ends there: "" (the likelihood ratio), "bound reached",
-                        "open" (the profile is flat), "no solution beyond"
+                        "open" (the profile is flat), "no further solution"
     values              (k,) values of the unknown, increasing
     costs               (k,) smallest weighted sum of squares with the unknown fixed at each value
     others              (k, n) values of all unknowns at these points, in the order of

@@ -282,6 +282,8 @@ def test_a_measurement_where_the_model_is_zero_is_told():
         assert "1 measurement of B in experiment 1" in note
         assert "Give an absolute part: igpe.Noise(absolute=..., relative=0.05)" in note
         assert found.parameters == pytest.approx(case.truth, rel=1e-5)
+    assert "The measurements there are far from the model." in note
+    assert note in found.actions
 
 
 def test_many_starts_are_compared_with_the_same_weights():

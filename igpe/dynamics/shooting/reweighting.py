@@ -286,14 +286,14 @@ class Weights:
             for name, model in e.error_models.items():
                 mine = m.column == m.names.index(name)
                 small = np.abs(h[mine]) < model.least(m.value[mine])
-                count = int(np.sum(small & (h[mine] != m.value[mine])))
-                if count:
+                off = np.abs(h[mine] - m.value[mine]) * small
+                if count := int(np.sum(off > 0)):
+                    is_far = (off > FAR * model.at(h[mine], m.value[mine])).any()
                     notes.append(
                         f"The model predicts nearly 0 for {counted(count, 'measurement')} of "
                         f"{name} in experiment {e.name}. There, {model} gives no "
                         "usable standard deviation; igpe used a tenth of the smallest measurement "
-                        "instead. "
-                        f"{model.remedy}"
+                        f"instead. {f'{FAR_OFF} ' * bool(is_far)}{model.remedy}"
                     )
         return tuple(notes)
 
@@ -308,6 +308,8 @@ class Weights:
         return found
 
 
+FAR = 3.0  # standard deviations
+FAR_OFF = "The measurements there are far from the model."
 Fitted = TypeVar("Fitted")
 Search = Callable[[Problem, Mapping[str, float]], Estimate]
 
