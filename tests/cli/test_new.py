@@ -88,6 +88,7 @@ def test_names_and_units_of_a_laboratory(folder):
         (("time", "S", "P"), "SP"),
         (("t [min]", "S [mM]", "P [mM]"), "SP"),
         (("time", "Q", "T"), "QT"),
+        (("time", "S", "H"), "SH"),
     ],
 )
 def test_a_species_named_like_a_pressure_or_a_temperature_is_measured(folder, headers, species):

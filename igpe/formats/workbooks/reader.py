@@ -199,7 +199,15 @@ def _restarts(
     named: bool,
 ) -> Iterator[tuple[list[int], str]]:
     """The rows of each run: a new one begins after an empty row if the time starts again."""
-    starts = [k for k in range(1, len(rows)) if times[rows[k]] < times[rows[k - 1]]]
+    names = next(([c.text for c in x.cells] for x in columns if x.role == "component"), [])
+    starts: list[int] = []
+    last: dict[str, float] = {}  # component -> time; rows of one may stand below those of another
+    for k, r in enumerate(rows):
+        name = names[r] if names else ""
+        if times[r] < last.get(name, -np.inf):
+            starts.append(k)
+            last.clear()
+        last[name] = times[r]
     ends = [*zip([0, *starts], [*starts, len(rows)], strict=True)]
     for k in starts:
         if named or block.rows[rows[k]] not in block.breaks:
@@ -245,10 +253,11 @@ def _long(
 ) -> list[Column]:
     """One column for each component, of a table with one row for each."""
     component = next((c for c in columns if c.role == "component"), None)
+    keys = list(zip(run_of, times, strict=True))
     if component is None:
+        _require_replicates(columns, keys, block)
         return columns
     names = [c.text for c in component.cells]
-    keys = list(zip(run_of, times, strict=True))
     if len(set(names)) == 1 or len(set(keys)) == len(keys):
         component.role, component.note = "ignore", "no numbers"
         return columns
@@ -279,6 +288,35 @@ def _long(
         if c.role in ("measured", "unit", "sd") and not _is_condition(c, keys):
             c.role, c.note = "ignore", f"the values are taken from '{value.header}'"
     return [*columns, *made]
+
+
+def _require_replicates(
+    columns: Sequence[Column], keys: Sequence[tuple[str, float]], block: SheetTable
+) -> None:
+    """Raise `Question` if texts tell rows of one time apart whose values are far from another."""
+    measured = [c for c in columns if c.role == "measured"]
+    values = pd.DataFrame(
+        {
+            k: [c.value if c.kind is Kind.NUMBER else np.nan for c in m.cells]
+            for k, m in enumerate(measured)
+        },
+        index=pd.MultiIndex.from_tuples(keys),
+        dtype=float,
+    )
+    same = values.groupby(level=[0, 1])
+    if ((same.max() - same.min()).max() <= CLOSE * (values.max() - values.min())).all():
+        return
+    for column in (c for c in columns if c.note == "no numbers"):
+        told = list(zip(keys, [c.text for c in column.cells], strict=True))
+        if len(set(told)) == len(told):
+            raise Question(
+                f"'{block.grid.file.name}' has several rows with the same time and different "
+                f"values. The column '{column.header}' tells these rows apart.",
+                {
+                    "its entries are quantities": {"roles": {column.header: "component"}},
+                    "the rows are replicates": {"roles": {column.header: "ignore"}},
+                },
+            )
 
 
 def _is_condition(column: Column, keys: Sequence[tuple[str, float]]) -> bool:

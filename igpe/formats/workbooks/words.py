@@ -40,7 +40,8 @@ INDICES = word_set(
     "well line row id position"
 )
 COMPONENTS = word_set(
-    "name component compound analyte species substance parameter komponente substanz stoff peak"
+    "name component compound analyte species substance parameter komponente substanz stoff peak "
+    "quantity variable observable observableid signal messgröße"
 )
 UNITS = word_set("unit units einheit")
 AMOUNTS = ("amount", "concentration", "conc", "result", "value", "wert", "ergebnis", "gehalt")
@@ -228,7 +229,7 @@ def is_time(header: str) -> bool:
     if not words or speaks_of(OTHER_TIMES | RESIDENCE, name):
         return False
     compound = any(re.match("zeit|.*(zeit|dauer)$", w.lower()) for w in words)
-    is_unit_alone = header.strip().lower() in ("min", "h", "sec", "hr", "hrs")
+    is_unit_alone = header.strip() == "h" or header.strip().lower() in ("min", "sec", "hr", "hrs")
     speaks = begins_with(TIMES, name) or speaks_of(("time",), name) or speaks_of(DATES, header)
     return speaks or compound or is_unit_alone
 

@@ -681,6 +681,21 @@ LAYOUTS["time starts again"] = Layout(
     {"Data": "t [min]|A\n0|1\n10|0.8\n20|0.64\n0|1\n5|0.7\n10|0.5\n"},
     refused="goes back from 20 to 0",
 )
+LAYOUTS["long, quantities below each other"] = Layout(
+    "CSV: one row for each quantity, sorted by subject, quantity and time",
+    "subject,time,quantity,value\na,0,C,3\na,1,C,2\na,0,E,20\na,1,E,30\nb,0,C,6\nb,1,C,5\nb,0,E,10\nb,1,E,40\n",
+    runs={"a": "t C E / 0 3 20 / 1 2 30", "b": "t C E / 0 6 10 / 1 5 40"},
+)
+LAYOUTS["long, by a column of unknown meaning"] = Layout(
+    "CSV: different values at one time, told apart by a text",
+    "time,Kanal,value\n0,C,3\n0,E,20\n1,C,2\n1,E,30\n",
+    choices=("its entries are quantities", "the rows are replicates"),
+)
+LAYOUTS["long, replicates by name"] = Layout(
+    "CSV: replicates of two people",
+    "time,by,A\n0,Ann,10\n0,Ben,10.1\n10,Ann,8\n10,Ben,8.1\n",
+    runs={"": "t A / 0 10 / 0 10.1 / 10 8 / 10 8.1"},
+)
 LAYOUTS["no table"] = Layout("Excel: notes", {"Notes": "made on Monday\n"}, refused="no table")
 LAYOUTS["text among numbers"] = Layout(
     "Excel: a word where a number is needed",
