@@ -48,6 +48,14 @@ def raises(times: Iterable[float]) -> Any:
     raise KeyError("no table")
 
 
+def with_another_argument(times: Iterable[float], change: Any = None) -> Any:
+    """`igpe` takes its second argument for the experiment's."""
+    m = model(times)
+    if change is not None:
+        change(m)
+    return m
+
+
 def returns_none(times: Iterable[float]) -> Any:
     model(times)
 

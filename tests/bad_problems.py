@@ -134,6 +134,10 @@ MODELS: Cases = {
         lambda: pose(bad.raises),
         "`raises` failed | KeyError | no table | Experiment(inputs=...)",
     ),
+    "builder with another second argument": (
+        lambda: pose(bad.with_another_argument),
+        "passes the experiment as the second argument, `change` | change=False",
+    ),
     "builder without arguments": (
         lambda: pose(lambda: bad.model([0.0])),
         "<lambda> | failed | any list of times",

@@ -169,6 +169,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
         ])
         raise ModelError(
             f"The model's builder `{name}` failed for times [{listed}]: {_explained(error)}"
+            f"{_second_argument(builder)}"
         ) from error
     inner = [] if experiment is None else [logarithm_of(n) or n for n in experiment.told]
     names = [] if experiment is None else [*inner, *experiment.start, *experiment.inputs]
@@ -278,6 +279,18 @@ def call(builder: Builder, times: list[float], experiment: Any) -> Any:
     if place is None:
         return builder(times)
     return builder(times, **{place: experiment}) if place else builder(times, experiment)
+
+
+def _second_argument(builder: Builder) -> str:
+    """That a builder's second argument is the experiment, where its name does not say so."""
+    if _takes_experiment(builder) != "":
+        return ""
+    given = inspect.signature(builder).parameters.values()
+    second = [p.name for p in given if p.kind in POSITIONAL][1]
+    return (
+        f" igpe passes the experiment as the second argument, `{second}`. For another meaning, "
+        f"give it a value that is not None: {second}=False."
+    )
 
 
 def takes_experiment(builder: Builder) -> bool:
