@@ -15,6 +15,7 @@ from zoo import ZOO
 
 import igpe
 from igpe.core.markup import number, numbers
+from igpe.core.status import Status
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
 from igpe.results.result_data import BY_PROFILE
@@ -90,6 +91,8 @@ def test_what_collocation_alone_fits_is_not_judged(known_sigma):
     result = replace(known_sigma, points=known_sigma.points.assign(fitted=np.nan))
     assert result.verdict["parameters"].startswith("not judged")
     assert result.verdict["optimum"].startswith("for the discretised model only")
+    limit = replace(result, status=Status.ITERATION_LIMIT).verdict["optimum"]
+    assert limit == "not reached: the model could not be integrated at the estimate"
 
 
 def test_the_printed_result(chain):

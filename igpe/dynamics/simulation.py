@@ -16,10 +16,10 @@ from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.simulated import simulate as integrate
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.undefined import undefined_ahead, undefined_at_start
 from igpe.problem.problem import Problem, takes_problem
 
 SLACK = 1e-3  # of a variable's largest size: errors of integration
-MOST_STATES = 4  # that a sentence lists
 
 
 @takes_problem
@@ -126,19 +126,16 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     if not len(rows):
         return ""
     q = np.array([values[n] for n in ivp.unknowns], dtype=float)
-    if at_start := ivp.undefined_at_start(q):
+    if at_start := undefined_at_start(ivp, q):
         return at_start
     here = rows[-1]
-    undefined = ivp.undefined_ahead(run.times[here], run.states[here], q, run.times[-1])
+    undefined = undefined_ahead(ivp, run.times[here], run.states[here], q, run.times[-1])
     if undefined is None:
         return ""
-    name, time, states = undefined
-    negative = {n: v for n, v in states.items() if v < 0} or states
-    where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
+    cause = f": {undefined.operation} is undefined there" * bool(undefined.operation)
     return (
-        f" By linear extrapolation, the states would reach {where} at time {time:g}, where the "
-        f"slope of '{name}' has no finite value. Roots, logarithms and fractional powers of "
-        "negative numbers are undefined."
+        f" By linear extrapolation, the model would reach {undefined.values} at time "
+        f"{undefined.time:g}, where the slope of '{undefined.state}' has no finite value{cause}."
     )
 
 

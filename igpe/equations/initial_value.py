@@ -36,7 +36,6 @@ from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 
 NOISE = 1e-2  # of a state's largest size: so far below 0 a rough integration may put a base
-AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class InitialValueProblem:
     t0        start time
     t, x, y, u, q   symbols; u holds only inputs given by tables, and switches of what varies
     f, g, start     see above
+    written   f before powers rest at 0 and conditions become inputs, for messages
     measured  h, in the order of the experiment's measured names, then estimated deviations
     algebraic names -> expressions of the model's algebraic variables
     tables    one for each entry of u
@@ -78,6 +78,7 @@ class InitialValueProblem:
     q: Any
     f: Any
     g: Any
+    written: Any
     start: Any
     measured: Any
     algebraic: dict[str, Any]
@@ -116,47 +117,6 @@ class InitialValueProblem:
         raises ModelError if a function of time rises and falls too often
         """
         return stops(self._clock(last), (self.f, self.g))
-
-    def undefined_ahead(
-        self, time: float, x: FloatArray, q: FloatArray, last: float
-    ) -> tuple[str, float, dict[str, float]] | None:
-        """The state whose slope is the first without a finite value on the tangent at a point.
-
-        x, q     (n_x,), (n_q,) the states at `time`, and the unknowns
-        returns  its name, the time, and all states there; None if all are finite up to `last`, or
-                 where algebraic variables are implicit
-        """
-        if self.implicit or not last > time:
-            return None
-        slopes = ca.Function("slopes", [self.t, self.x, self.u, self.q], [ca.densify(self.f)])
-        a, b = self.input_segment(time)
-
-        def at(when: float, there: FloatArray) -> FloatArray:
-            return np.asarray(slopes(when, there, a + b * when, q), dtype=float).ravel()
-
-        tangent = at(time, x)
-        for when in time + (last - time) * np.append(0.0, 0.5 ** np.arange(AHEAD, -1, -1)):
-            there = x + tangent * (when - time) if when > time else x
-            wrong = ~np.isfinite(at(when, there))
-            if wrong.any():
-                values = dict(zip(self.states, there.tolist(), strict=True))
-                return self.states[int(np.argmax(wrong))], float(when), values
-        return None
-
-    def undefined_at_start(self, q: FloatArray) -> str:
-        """Which slope has no finite value at the start, and what to do; empty if all have one."""
-        if self.rest is not None:
-            return ""
-        start = ca.Function("start", [self.q], [ca.densify(self.start)])
-        x = np.asarray(start(q), dtype=float).ravel()
-        found = self.undefined_ahead(self.t0, x, q, self.t0 + 1.0)
-        if found is None or found[1] > self.t0:
-            return ""
-        return (
-            f" At the start, t = {self.t0:g}, the slope of '{found[0]}' has no finite value. If "
-            "time causes this, such as t**(n - 1) with n < 1 at t = 0, let the experiment start "
-            "later: pass start_time=... and omit the measurements before it."
-        )
 
     def outputs_at_start(self, points: FloatArray) -> FloatArray | None:
         """(n, n_measured) what is measured at the start, at values (n, n_q) of the unknowns.
@@ -276,6 +236,9 @@ def _with_shared(
     return replace(found, shared=shared)
 
 
+_FORMULAS = ("t", "x", "u", "q", "f", "g", "written", "measured", "algebraic")
+
+
 def _with_numbers(
     found: InitialValueProblem, like: InitialValueProblem, experiment: Experiment
 ) -> InitialValueProblem | None:
@@ -289,7 +252,7 @@ def _with_numbers(
         return None
     return replace(
         found,
-        **{n: getattr(like, n) for n in ("t", "x", "u", "q", "f", "g", "measured", "algebraic")},
+        **{n: getattr(like, n) for n in _FORMULAS},
         start=ca.substitute(found.start, found.q, like.q),
         tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
         rest=None,
@@ -367,6 +330,7 @@ def _posed(
         q=q,
         f=field.f,
         g=field.g,
+        written=equations[0],
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={

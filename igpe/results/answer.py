@@ -408,6 +408,8 @@ def _optimum(result: ResultData, prove: str) -> Line:
                 words, grade = f"for the discretised model only: {words}", "bad"
     elif status is Status.NOTHING_TO_DO:
         grade = "good"
+    elif status is Status.ITERATION_LIMIT and _is_discretised(result):
+        words = "not reached: the model could not be integrated at the estimate"
     return Line("Optimum", words, grade)  # type: ignore[arg-type]
 
 

@@ -27,6 +27,7 @@ from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
@@ -81,7 +82,7 @@ def _lost(residuals: Residuals, x: FloatArray) -> str:
     if broken is None:
         return ""
     run = next((one for one in residuals.runs if one.name == broken.experiment), None)
-    at_start = "" if run is None else run.ivp.undefined_at_start(x[run.index])
+    at_start = "" if run is None else undefined_at_start(run.ivp, x[run.index])
     return f" {broken.sentence}{at_start}"
 
 

@@ -119,11 +119,31 @@ def test_a_power_of_time_that_is_infinite_at_the_start(method):
     assert came.reason == "The model's equations have no finite value at t = 0."
     rough = Estimate({"k": 0.5}, np.inf, Status.ITERATION_LIMIT, "")
     (note,) = refine(problem, Residuals(problem, method()), rough).notes
-    sentence = "At the start, t = 0, the slope of 'x' has no finite value."
-    assert sentence in note
+    sentence = "At the start, t = 0, the slope of 'x' has no finite value: "
+    cause = "t**(k - 1.0) is undefined at t = 0, k = 0.5. Let the experiment start later"
+    assert sentence + cause in note
     assert "start_time=" in note
     with pytest.raises(EstimationFailed, match=sentence):
         igpe.simulate(problem, {"k": 0.5}, integrator=method())
+
+
+@pytest.mark.parametrize(
+    ("slope", "cause"),
+    [
+        (lambda m, t: -pyo.sqrt(m.x[t] - 3 * m.k), "sqrt(x - 3.0) is undefined at x = 1."),
+        (lambda m, t: -pyo.log(m.x[t] - 1) * m.k, "log(x - 1.0) is undefined at x = 1."),
+        (lambda m, t: -m.k / (m.x[t] - 1), "1/(x - 1.0) is undefined at x = 1."),
+        (
+            lambda m, t: pyo.Expr_if(m.x[t] > 2, 1.0, pyo.sqrt(m.x[t] - 2) * m.k),
+            "sqrt(x - 2.0) is undefined at x = 1.",
+        ),
+    ],
+)
+def test_the_operation_that_has_no_value_is_named(slope, cause):
+    with pytest.raises(EstimationFailed) as caught:
+        igpe.simulate(one_state(slope), {"k": 1.0})
+    assert f"the slope of 'x' has no finite value: {cause}" in str(caught.value)
+    assert "start_time" not in str(caught.value)
 
 
 @every_method

@@ -1,0 +1,131 @@
+"""Where an initial value problem has a slope without a finite value, and which operation causes it.
+
+For messages about integrations that failed.
+"""
+
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+import pyomo.environ as pyo
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ModelError
+from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.operations import Graph, apply_to_sx
+from igpe.equations.translate import to_pyomo
+
+AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
+LONGEST = 60  # characters of an operation that a sentence shows
+MOST_NAMES = 4  # variables whose values a sentence gives
+
+
+class Undefined(NamedTuple):
+    """A slope without a finite value.
+
+    state      whose slope
+    time       where
+    operation  what has no finite value there, as text; empty if it is not known or too long
+    values     of its variables, as text; of all states if it is not known
+    of_time    whether the time is among its variables
+    """
+
+    state: str
+    time: float
+    operation: str
+    values: str
+    of_time: bool
+
+
+def undefined_ahead(
+    ivp: InitialValueProblem, time: float, x: FloatArray, q: FloatArray, last: float
+) -> Undefined | None:
+    """The first slope without a finite value on the tangent at a point.
+
+    x, q     (n_x,), (n_q,) the states at `time`, and the unknowns
+    returns  None if all slopes are finite up to `last`, or where algebraic variables are implicit
+    """
+    if ivp.implicit or not last > time:
+        return None
+    slopes = ca.Function("slopes", [ivp.t, ivp.x, ivp.u, ivp.q], [ca.densify(ivp.f)])
+    a, b = ivp.input_segment(time)
+
+    def at(when: float, there: FloatArray) -> FloatArray:
+        return np.asarray(slopes(when, there, a + b * when, q), dtype=float).ravel()
+
+    tangent = at(time, x)
+    for when in time + (last - time) * np.append(0.0, 0.5 ** np.arange(AHEAD, -1, -1)):
+        there = x + tangent * (when - time) if when > time else x
+        wrong = ~np.isfinite(at(when, there))
+        if wrong.any():
+            return _undefined(ivp, int(np.argmax(wrong)), [when, there, a + b * when, q])
+    return None
+
+
+def undefined_at_start(ivp: InitialValueProblem, q: FloatArray) -> str:
+    """Which slope has no finite value at the start, and what to do; empty if all have one."""
+    if ivp.rest is not None:
+        return ""
+    start = ca.Function("start", [ivp.q], [ca.densify(ivp.start)])
+    x = np.asarray(start(q), dtype=float).ravel()
+    found = undefined_ahead(ivp, ivp.t0, x, q, ivp.t0 + 1.0)
+    if found is None or found.time > ivp.t0:
+        return ""
+    cause = f": {found.operation} is undefined at {found.values}" * bool(found.operation)
+    advice = (
+        "Let the experiment start later: pass start_time=... and omit the measurements before it."
+        if found.of_time
+        else "Check the start values and this equation."
+    )
+    return (
+        f" At the start, t = {ivp.t0:g}, the slope of '{found.state}' has no finite value{cause}. "
+        f"{advice}"
+    )
+
+
+def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
+    """Slope number k and the operation in it that causes that it has no finite value.
+
+    at  values of t, x, u and q
+    """
+    columns = [ivp.t, ivp.x, ivp.u, ivp.q]
+    symbols, values = ca.vertcat(*columns), np.concatenate([np.ravel(v) for v in at])
+    operation = _operation(ivp.written[k], symbols, values)
+    shown = ca.symvar(operation) if operation is not None else ca.vertsplit(ivp.x)
+    numbers = ca.Function("numbers", [symbols], [ca.vertcat(*shown)])
+    named = zip(map(str, shown), np.asarray(numbers(values)).ravel(), strict=True)
+    text = "" if operation is None else _text(operation, shown)
+    return Undefined(
+        state=ivp.states[k],
+        time=float(at[0]),
+        operation=text if len(text) <= LONGEST else "",
+        values=", ".join([f"{n} = {v:.3g}" for n, v in named][:MOST_NAMES]),
+        of_time=operation is not None and bool(ca.depends_on(operation, ivp.t)),
+    )
+
+
+def _text(operation: Any, symbols: list[Any]) -> str:
+    """The operation as Pyomo writes it, empty if Pyomo cannot; symbols are its own."""
+    variables = [pyo.Var(name=str(s)) for s in symbols]
+    try:
+        return str(to_pyomo(operation, ca.vertcat(*symbols), variables)[0])
+    except ModelError:  # a condition
+        return ""
+
+
+def _operation(expression: Any, symbols: Any, values: FloatArray) -> Any | None:
+    """The operation in an SX expression that has no finite value although its operands have."""
+    graph, nodes = Graph.of(expression, [symbols]), list[Any]()
+    for node in graph.nodes:
+        if node.name in ("INPUT", "CONST"):
+            nodes.append(symbols[node.place[1]] if node.name == "INPUT" else ca.SX(node.value))
+        else:
+            nodes.append(apply_to_sx(node.name, [nodes[i] for i in node.arguments]))
+    numbers = ca.Function("numbers", [symbols], [ca.densify(ca.vertcat(*nodes))])
+    is_finite = np.isfinite(np.asarray(numbers(values), dtype=float).ravel())
+    here = graph.results[0]
+    if is_finite[here]:
+        return None
+    while lost := [i for i in graph.nodes[here].arguments if not is_finite[i]]:
+        here = lost[0]
+    return nodes[here] if graph.nodes[here].arguments else None
