@@ -17,7 +17,7 @@ from igpe.equations.operations import operation_names
 from igpe.equations.reading.pieces import moves
 from igpe.equations.reading.read import read_systems
 from igpe.equations.switching import refused
-from igpe.equations.symbols import stack
+from igpe.equations.symbols import Symbols, stack
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment
 from igpe.problem.members import logarithm_of
@@ -74,11 +74,14 @@ def require_consistent(
             at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(box.names, point, strict=True))
             is_moved = ca.depends_on(ca.vertcat(computed[name], given[name]), q)
             fixes = f" at {at}. These start values would also fix unknowns that are to be estimated"
+            others = _on_which(reduction.starts[name], system.symbols, free)
+            source = f"from the start values of {others} it" if others else "by these equations it"
+            correct = f", or correct the start values of {others}" * bool(others)
             raise ModelError(
                 f"{run} contradict the equations {list(reduction.constraints)}: the given value "
-                f"of '{name}' is {value:.6g}, but from the other start values it would be "
+                f"of '{name}' is {value:.6g}, but {source} would be "
                 f"{known[name]:.6g}{fixes * is_moved}. Omit '{name}' from start to let igpe "
-                f"compute it, or correct the start values of {free}."
+                f"compute it{correct}."
             )
 
 
@@ -126,6 +129,12 @@ def _why_incomparable(name: str, sd: str, where: str) -> str:
         f"The model gives '{name}' no finite value {where}, where it is measured. Correct the "
         f"model or the start values, {leave}"
     )
+
+
+def _on_which(start: Any, symbols: Symbols, free: Sequence[str]) -> list[str]:
+    """The free states on whose start values the start value of another depends."""
+    own = dict(zip(symbols.states, ca.vertsplit(symbols.s), strict=True))
+    return [n for n in free if ca.depends_on(start, own[n])]
 
 
 class Compiled:

@@ -407,8 +407,7 @@ class _Reduced:
             raise ModelError(
                 f"{self._place()}The start value of '{name}' follows from the equations, but "
                 "these are not linear in it and may have several roots. To select a root, "
-                f"give the variable a value (m.{name} = Var(m.t, initialize=...)) or bounds, "
-                "or give the start value in Experiment(start=...)."
+                f"give the variable a value (m.{name} = Var(m.t, initialize=...)) or bounds."
             )
         return ca.SX(1.0 if number is None else number)
 

@@ -409,7 +409,7 @@ EMPTY = {"nA": 0.0, "nB": 0.0}
 REFUSED = {
     "contradicting positions": (
         lambda: swinging({"x": 0.6, "y": -0.7, "u": 0.0, "v": 0.0}),
-        "'rod' | 'y' | is -0.7 | -0.8 | Omit 'y' from start",
+        "'rod' | 'y' | is -0.7 | -0.8 | Omit 'y' from start | correct the start values of ['x']",
     ),
     "contradicting velocities": (
         lambda: swinging({"x": 0.6, "y": -0.8, "u": 1.0, "v": 0.0}),
@@ -471,6 +471,21 @@ def test_what_cannot_be_reduced_is_refused_in_a_sentence(make, words):
         igpe.check(make())
     for word in words.split(" | "):
         assert word in str(caught.value)
+
+
+def test_a_start_value_that_no_other_can_mend_is_blamed_alone():
+    """The temperature is prescribed: the start value of c has no part in it."""
+    held = problem(
+        models.cooled, ["k0", "E"], ["c"], start={"c": 2.0, "T": 300.0}, inputs={"setpoint": 320.0}
+    )
+    words = r"'T' is 300, but by these equations it would be 320. Omit 'T' .* compute it.$"
+    with pytest.raises(igpe.errors.ModelError, match=words):
+        igpe.check(held)
+
+
+def test_where_a_root_is_selected_no_start_value_is_recommended_that_would_be_refused():
+    with pytest.raises(igpe.errors.ModelError, match=r"initialize=\.\.\.\)\) or bounds\.$"):
+        igpe.check(swinging({"x": 0.6, "u": 0.0}, (), model=without_hint))
 
 
 def test_equations_that_depend_on_each_other_in_numbers_are_refused():
