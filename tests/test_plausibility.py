@@ -198,7 +198,7 @@ def test_an_input_that_no_equation_uses_is_named(use):
     ] * (use in {"fix", "value"})
 
 
-def test_a_table_that_ends_early_while_it_changes_is_named():
+def test_a_table_that_does_not_reach_an_end_while_it_changes_is_named():
     def model(times):
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -218,3 +218,8 @@ def test_a_table_that_ends_early_while_it_changes_is_named():
     assert not warned(igpe.linear_input([0, end], [1.0, 2.0]))
     assert not warned(igpe.linear_input([0, end / 4, end / 2], [1.0, 2.0, 2.0]))
     assert not warned(igpe.step_input([0, end / 2], [1.0, 2.0]))
+    (found,) = warned(igpe.linear_input([end / 4, end], [1.0, 2.0]))
+    assert f"begins at {end / 4:g}, after the start (at 0). Until then igpe uses" in found
+    assert len(warned(igpe.linear_input([end / 4, end / 2], [1.0, 2.0]))) == 2
+    assert not warned(igpe.linear_input([end / 4, end / 2, end], [1.0, 1.0, 2.0]))
+    assert not warned(igpe.step_input([end / 4, end], [1.0, 2.0]))

@@ -149,20 +149,27 @@ def _late(experiment: Experiment) -> dict[str, str]:
 
 
 def _held(experiment: Experiment) -> dict[str, str]:
-    """Input -> warning, where its table is still changing when it ends before the measurements."""
-    last = float(experiment.times[-1])
-    ending = {
-        name: table
-        for name, table in experiment.inputs.items()
-        if isinstance(table, Table) and not table.hold and table.times[-1] < last
-    }
-    return {
-        f"{name} (held)": f"The table of the input '{name}' in experiment '{experiment.name}' ends "
-        f"at {table.times[-1]:g}, before the last measurement (at {last:g}). From there igpe uses "
-        f"its last value, {table.values[-1]:g}. Extend the table if the input changes later."
-        for name, table in ending.items()
-        if len(table.values) > 1 and table.values[-1] != table.values[-2]
-    }
+    """Input -> warning, where its table changes at an end that lies inside of the experiment."""
+    begin, last = experiment.start_time, float(experiment.times[-1])
+    warnings = {}
+    for name, table in experiment.inputs.items():
+        if not isinstance(table, Table) or table.hold or len(table.values) < 2:  # noqa: PLR2004
+            continue
+        about = f"The table of the input '{name}' in experiment '{experiment.name}'"
+        (first, second), (before, end) = table.values[:2], table.values[-2:]
+        if table.times[0] > begin and first != second:
+            warnings[f"{name} (held)"] = (
+                f"{about} begins at {table.times[0]:g}, after the start (at {begin:g}). Until then "
+                f"igpe uses its first value, {first:g}. Extend the table if the input changes "
+                "earlier."
+            )
+        if table.times[-1] < last and before != end:
+            warnings[f"{name} (held to the end)"] = (
+                f"{about} ends at {table.times[-1]:g}, before the last measurement (at {last:g}). "
+                f"From there igpe uses its last value, {end:g}. Extend the table if the input "
+                "changes later."
+            )
+    return warnings
 
 
 def _exponents(expression: Any) -> Iterator[Any]:
