@@ -25,9 +25,11 @@ from igpe.numerics.statistics.lack_of_fit import (
 ROUNDING = 1e-6  # of the largest measurement: residuals below it are no measurement errors
 CUT_OFF = 3.0  # standard deviations above a limit, from where 0.1 % of values are below it
 MISSED = 2.0  # median residual, in standard deviations, of a series that the model misses
+ALONE = 20.0  # times this median: so large a residual stands alone, and has pulled the others
 SERIES = 5  # measurements that show it
 TWO_DIGITS = 100  # below it, two digits need no power of ten
 FOLLOWED = 0.75  # leverage from where a residual has less than half of the measurement's error
+CHI_SQUARED = "chi squared, two-sided"
 COLUMNS = ["experiment", "name", "test", "statistic", "p", "verdict"]
 
 
@@ -68,8 +70,9 @@ def _is_missed(odd: FloatArray, at: IntArray) -> bool:
     odd, at  studentised residuals of all measurements, and places of those of the series. Few
              measurements show it only together with all others
     """
-    these = odd[at] if len(at) >= SERIES else odd[np.isfinite(odd)]
-    return bool(np.median(np.abs(these)) > MISSED)
+    these = np.abs(odd[at] if len(at) >= SERIES else odd[np.isfinite(odd)])
+    middle = np.median(these)
+    return bool(middle > MISSED and np.max(np.abs(odd[at])) < ALONE * middle)
 
 
 def _off(point: pd.Series, odd: float) -> str:
@@ -116,7 +119,7 @@ def above_limits(points: pd.DataFrame) -> pd.DataFrame:
 
 def clear_failures(table: pd.DataFrame) -> list[str]:
     """Sentences on outliers and distributions that fail beyond the chance of so many tests."""
-    several = table["experiment"].nunique() > 1 + ("chi squared" in set(table["test"]))
+    several = table["experiment"].nunique() > 1 + (CHI_SQUARED in set(table["test"]))
     failures = table[
         (table["p"] < CLEAR / max(len(table), 1)) & table["test"].isin(["outlier", "normality"])
     ]
@@ -186,7 +189,7 @@ def _chi_squared(objective: float, degrees: int) -> Tested:
     )
     if larger > 0.5:  # noqa: PLR2004 - the other tail
         says = "residuals are smaller than the standard deviations: sigma is too large"
-    return Tested("chi squared", objective, 2 * min(larger, 1 - larger), says)
+    return Tested(CHI_SQUARED, objective, 2 * min(larger, 1 - larger), says)
 
 
 def _verdict(one: Tested, count: int) -> str:

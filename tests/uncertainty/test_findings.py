@@ -78,6 +78,17 @@ def test_no_measurement_is_an_outlier_where_the_model_misses_all():
     assert "outlier" not in set(found.residual_tests()["test"])
 
 
+def test_a_slip_of_the_decimal_point_is_an_outlier_though_it_pulls_all_other_residuals():
+    problem = line(0.01, seed=7)
+    table = problem.experiments[0].table().reset_index()
+    table.loc[4, "A"] *= 1000
+    found = igpe.estimate(problem.with_data(table))
+    assert found.adequacy.lacks
+    assert np.median(np.abs(found.points["residual"])) > 2 * 0.01
+    (said,) = [s for s in found.actions if "an outlier" in s]
+    assert f"at time {TIMES[4]:g} is off by" in said
+
+
 def test_leverages_stand_beside_their_measurements():
     """Of a line they are known: 1/n + (t - mean)^2 / sum."""
     found = igpe.estimate(line(0.2, runs=2)).points
@@ -92,7 +103,13 @@ def test_good_fits_have_no_such_notes_and_sound_tests():
     assert not [n for n in found.notes if "correlated" in n]
     assert found.actions == ()
     tests = found.residual_tests()
-    assert list(tests["test"]) == ["chi squared", "runs", "autocorrelation", "normality", "outlier"]
+    assert list(tests["test"]) == [
+        "chi squared, two-sided",
+        "runs",
+        "autocorrelation",
+        "normality",
+        "outlier",
+    ]
     assert (tests["verdict"] == "Nothing unusual.").all()
     estimated = replace(found, criterion="-2 log likelihood")
     assert list(estimated.residual_tests()["test"]) == list(tests["test"])[1:]

@@ -117,8 +117,8 @@ def test_a_wrong_model_has_no_support_and_odd_residuals():
     assert "first order has no support" in str(found)
     assert "Fit         lack of fit" in str(wrong)
     tests = wrong.residual_tests().set_index("test")
-    assert tests.loc["chi squared", "p"] < 1e-6
-    assert "Residuals are larger" in tests.loc["chi squared", "verdict"]
+    assert tests.loc["chi squared, two-sided", "p"] < 1e-6
+    assert "Residuals are larger" in tests.loc["chi squared, two-sided", "verdict"]
 
 
 def _decays(sigma, **settings):
