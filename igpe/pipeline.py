@@ -207,7 +207,7 @@ def _estimate(
     if certify and not stopped():
         prove = with_unasked_proof if certify == "auto" else with_proof
         result = prove(steps, settings, result, clock)
-    return result if stopped() else with_refusal(steps, result, given)
+    return with_refusal(steps, result, given)
 
 
 def _by_algebra(

@@ -153,6 +153,19 @@ def test_kernels_are_compiled_beside_the_first_estimate(tried, monkeypatch, tmp_
     assert unasked.kernels_ready()
 
 
+def test_a_refused_proof_is_not_recommended_when_time_is_over(tried, monkeypatch):
+    times = np.linspace(0.2, 2.0, 10)
+    problem = one_state(
+        lambda m, x: -pyo.atan(m.k * x), {"k": (0.1, 3.0)}, (times, np.exp(-0.9 * times)), 0.01
+    )
+    over = []
+    monkeypatch.setattr(igpe.pipeline, "stopped", lambda: bool(over))
+    monkeypatch.setattr(igpe.pipeline, "with_profiles", lambda *a: over.append(1) or a[2])
+    result = igpe.estimate(problem)
+    assert "igpe.certify" not in result.verdict["optimum"]
+    assert result.unprovable
+
+
 def test_the_mark_lies_beside_the_kernels(tried):
     mark = unasked._mark()
     assert mark.exists()
