@@ -133,6 +133,19 @@ def no_equation_for_B(m: Any) -> None:
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] + m.B[t])
 
 
+def piecewise(m: Any) -> None:
+    no_equation_for_B(m)
+    m.curve = pyo.Piecewise(
+        m.t,
+        m.B,
+        m.A,
+        pw_pts=[0.0, 1.0, 2.0],
+        f_rule=[0.0, 1.0, 4.0],
+        pw_constr_type="EQ",
+        unbounded_domain_var=True,
+    )
+
+
 def no_equation_for_A(m: Any) -> None:
     m.del_component("rate")
 

@@ -217,6 +217,10 @@ MODELS: Cases = {
         lambda: read(spoilt(bad.no_equation_for_B)),
         "undetermined:  | 'B' | Experiment(inputs=...)",
     ),
+    "piecewise curve": (
+        lambda: read(spoilt(bad.piecewise)),
+        "pyo.Piecewise | 'curve' | pyo.Expr_if",
+    ),
     "external function": (
         lambda: read(spoilt(bad.external)),
         "external function | Pyomo's functions",

@@ -12,6 +12,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+import pyomo.environ as pyo
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet
 
@@ -254,6 +255,13 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
             "Variables can have their own schemes: "
             "igpe.integrators.FiniteDifference(50, {'hot': 'backward', 'cold': 'forward'}). With "
             "space=, igpe also has formulas for boundary conditions."
+        )
+    blocks = instance.model.component_objects(pyo.Block, active=True)
+    if curves := [b.name for b in blocks if isinstance(b, pyo.Piecewise)]:
+        raise ModelError(
+            f"igpe does not support pyo.Piecewise ({listed(curves)}). Write the function as one "
+            "expression: a smooth formula, such as a polynomial, or pyo.Expr_if(x < limit, ..., "
+            "...) for each piece."
         )
     gaps = [f"'{name}' at {in_words(at)}" for name, at in skipped(instance).items()]
     many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
