@@ -296,6 +296,7 @@ def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
     return np.asarray(np.minimum(np.sum(image**2, axis=1), 1.0))
 
 
+TIED = 1e-9  # of 1: nearer to it, rounding is all that a correlation misses
 TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a tenth of their errors
 WEAK = 0.5  # relative standard error of a combination worth a sentence
 PART = 0.2  # of the largest component: what belongs to a direction in words
@@ -339,15 +340,16 @@ def combinations(x: FloatArray, covariance: FloatArray) -> list[Combination]:
 def strongly_correlated(covariance: FloatArray) -> list[tuple[list[int], str]]:
     """Groups of unknowns with correlations beyond 0.99, and the strongest one in each.
 
-    With digits up to the first that is no nine: 0.998, 0.99993.
+    With digits up to the first that is no nine: 0.998, 0.99993; of unknowns tied by a constraint 1.
     """
     related = np.abs(np.nan_to_num(correlation(covariance)))
     pairs = np.argwhere(np.triu(related, 1) > TWINS).tolist()
     groups = []
     for members in sorted(sorted(group) for group in connected(pairs)):
         strongest = np.max(np.triu(related[np.ix_(members, members)], 1))
-        digits = max(2, int(np.ceil(-np.log10(max(1 - strongest, 1e-12)))))
-        groups.append((members, f"{strongest:.{digits}f}"))
+        digits = max(2, int(np.ceil(-np.log10(max(1 - strongest, TIED)))))
+        is_tied = 1 - strongest < TIED
+        groups.append((members, "1" if is_tied else f"{strongest:.{digits}f}"))
     return groups
 
 
