@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from igpe.core.markup import paragraph, table
+from igpe.core.markup import listed, paragraph, table
 from igpe.core.names import in_words
 from igpe.structure.identifiability.combinations import IdentifiableCombination
 from igpe.structure.identifiability.identifiability import (
@@ -237,4 +237,4 @@ def either(options: Sequence[tuple[str, ...]]) -> str:
 
 
 def _both(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{in_words(names[:-1])} and {names[-1]}"
+    return listed(names) if len(names) <= MOST_NAMED else in_words(names)

@@ -150,6 +150,7 @@ def test_consecutive_reaction(measured, algebraic, others):
         ([("A",), ("B",), ("C",)], "A, B or C"),
         ([("A", "B"), ("C",), ("D", "E")], "A and B, C, or D and E"),
         ([("T[1,2]", "B", "C"), ("D", "E"), ("F",)], "T[1,2], B and C; D and E; or F"),
+        ([tuple("ABCDEFGHIJ")], "A, B, C, D, E, F, G, H and 2 more"),
     ],
 )
 def test_sets_of_measurements_can_be_told_apart(sets, words):
