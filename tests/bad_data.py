@@ -43,7 +43,8 @@ TABLES: Cases = {
         lambda: run(table(A=[1, INF, 0])),
         "Column 'A' | infinite | Leave missing values empty",
     ),
-    "all NaN": (lambda: run(table(A=[NAN] * 3)), "'A' | no numbers | only=[...]"),
+    "all NaN": (lambda: run(table(A=[NAN] * 3)), "'A' | no numbers | such as A = 0.0"),
+    "one all NaN": (lambda: run(table(A=[1.0] * 3, B=[NAN] * 3)), "'B' | no numbers | only=['A']"),
     "duplicate columns": (lambda: run(doubled_columns()), "['A'] | more than once | its own name"),
     "duplicate time": (
         lambda: run(pd.concat([table(), table()[["time"]]], axis="columns")),

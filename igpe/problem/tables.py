@@ -9,7 +9,7 @@ import re
 import zipfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -417,10 +417,18 @@ def select_columns(
                 f"Column '{name}' has infinite entries. Leave missing values empty (NaN)."
             )
         if np.isnan(values).all():
-            raise DataError(
-                f"Column '{name}' contains no numbers. List the columns to use: only=[...]."
-            )
+            raise DataError(f"Column '{name}' contains no numbers.{_instead(chosen, name)}")
     return chosen
+
+
+def _instead(chosen: Sequence[str], empty: str) -> str:
+    """What to do about an empty measured column: leave it out, if there are others."""
+    if others := [c for c in chosen if c != empty]:
+        return f" List the columns to use, for example only={others}."
+    return (
+        " An experiment needs a number in at least one measured column. For a simulation or a plan "
+        f"before any measurement, give any number, such as {empty} = 0.0."
+    )
 
 
 def numbers(table: pd.DataFrame, name: str) -> FloatArray:
