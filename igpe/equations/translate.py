@@ -34,7 +34,7 @@ POWERS = frozenset({"POW", "CONSTPOW", "SQRT"})
 QUOTIENTS, PRODUCTS = frozenset({"DIV", "INV"}), frozenset({"MUL"})
 MONOMIALS = frozenset({*PRODUCTS, "DIV", "SQ", "NEG", "TWICE", *POWERS})
 ROOT = 0.5
-SMALLEST = 1e-30  # base below which negative powers are infinite: their derivatives overflow
+LARGEST = 290 * np.log(10)  # logarithm of the largest derivative of a negative power
 TINY = 1e-300  # added to bases: it changes none but 0, whose logarithm becomes finite
 DEPTH = 20  # of expressions that are compared node by node
 
@@ -212,7 +212,12 @@ class _Resting:
 
 def _quotient(top: Any, base: Any) -> Any:
     limit = ca.if_else(top > 0, np.inf, ca.if_else(top < 0, -np.inf, np.nan))
-    return _outside(ca.fabs(base) > SMALLEST, base, lambda base: top / base, limit)
+    return _outside(ca.fabs(base) > _smallest(-1.0), base, lambda base: top / base, limit)
+
+
+def _smallest(exponent: Any) -> Any:
+    """Base below which a power with a negative exponent, or its derivative, overflows."""
+    return ca.exp(-LARGEST / (1 + ca.fabs(exponent)))
 
 
 def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any | None:
@@ -227,8 +232,9 @@ def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any |
     is_below = exponent < 0
     limit = ca.if_else(exponent > 0, 0.0, ca.if_else(is_below, np.inf, 1.0))
     if is_whole:  # of a base of any sign
-        return _outside(ca.fabs(base) > SMALLEST, base, lambda base: base**exponent, limit)
-    allowed = base > ca.if_else(is_below, SMALLEST, 0.0)
+        is_away = ca.fabs(base) > _smallest(exponent)
+        return _outside(is_away, base, lambda base: base**exponent, limit)
+    allowed = base > ca.if_else(is_below, _smallest(exponent), 0.0)
     if moved:
         reach = sum(ca.fabs(ca.jacobian(base, s)) * noise[s.element_hash()] for s in moved)
         limit = ca.if_else(base >= -reach, limit, np.nan)
