@@ -175,3 +175,24 @@ def test_a_fractional_power_rests_at_a_base_that_noise_makes_negative(power: Any
         assert value == 0
         assert (slope == 0).all()
     assert np.isnan(float(function([0.5 + 1.1 * NOISE[0], 1.0])[0]))
+
+
+def test_small_units_are_no_zeros() -> None:
+    """Moles of a cell: products and powers of 1e-12 are far below 1e-30, and are values."""
+    x, n = ca.SX.sym("x", 3), ca.SX.sym("n")
+    forms = ca.vertcat(
+        1 / (1 + 1e-36 / (x[0] * x[1] * x[2])),
+        1 / (1 + 1e-12**n / x[0] ** n),
+        1 / (1 + (x[0] / 1e-12) ** (-n)),
+        1 / (1 + 1e36 * (x[0]) ** 3) * x[1] ** -2 * 1e-24,
+    )
+    safe = with_safe_powers(forms, x, np.full(3, 1e-16))
+    at = ca.Function("at", [x, n], [safe, ca.jacobian(safe, ca.vertcat(x, n))])
+    values, slopes = at([1e-12, 1e-12, 1e-12], 8.0)
+    assert np.asarray(values).ravel() == pytest.approx([0.5, 0.5, 0.5, 0.5])
+    plain = ca.Function("plain", [x, n], [ca.jacobian(forms, ca.vertcat(x, n))])
+    wanted = np.asarray(plain([1e-12, 1e-12, 1e-12], 8.0))
+    assert np.asarray(slopes) == pytest.approx(wanted, rel=1e-9)
+    values, slopes = at([0.0, 0.0, 0.0], 8.0)
+    assert np.asarray(values).ravel().tolist() == [0.0, 0.0, 0.0, np.inf]
+    assert np.isfinite(np.asarray(slopes)[:3]).all()
