@@ -362,8 +362,8 @@ def require_start(start: Mapping[str, float], box: Box, method: str, number: str
     if missing:
         where = f" in start {number}" if number else ""
         raise ProblemError(
-            f"{method} needs a start value for each of {list(box.names)}, but values are missing "
-            f"for {missing}{where}; give them: start={{{missing[0]!r}: 1.0, ...}}."
+            f"{method} needs a value for each of {list(box.names)} to begin with, but values are "
+            f"missing for {missing}{where}. Add them: {{{missing[0]!r}: 1.0, ...}}."
         )
     for name in box.names:
         if not is_finite(start[name]):
