@@ -89,7 +89,7 @@ def test_unobserved_states_must_be_states():
 @pytest.mark.parametrize(
     ("start", "says"),
     [
-        ({}, r"MultipleShooting needs a start value for each of \['k'\]"),
+        ({}, r"MultipleShooting needs a value for each of \['k'\]"),
         ({"k": math.nan}, "The start of 'k' is nan; MultipleShooting needs a finite number"),
         ({"k": "fast"}, "The start of 'k' is 'fast'"),
         ([0.7], r"The start is \[0.7\]; expected a mapping"),
