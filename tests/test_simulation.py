@@ -190,3 +190,49 @@ def test_what_a_parameter_of_zero_multiplies_need_have_no_value(method):
     problem = igpe.Problem(build, parameters=["k", "r"], experiments=[run])
     found = igpe.simulate(problem, {"k": 0.0, "r": 2.0}, [1.0], integrator=method())
     assert found["x"].to_numpy() == pytest.approx([2.0], rel=1e-6)
+
+
+def oscillator(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.v, m.w = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(5, 7))
+    m.dx, m.dv = dae.DerivativeVar(m.x), dae.DerivativeVar(m.v)
+    m.of_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.w * m.v[t])
+    m.of_v = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -m.w * m.x[t])
+    return m
+
+
+def test_curves_of_a_result_have_points_enough_for_oscillations():
+    """48 periods: no maximum is cut by a chord."""
+    times = np.linspace(0.25, 50, 200)
+    table = pd.DataFrame({"time": times, "x": np.cos(6 * times)})
+    run = igpe.Experiment(table, start={"x": 1.0, "v": 0.0}, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(oscillator, parameters=["w"], experiments=run)
+    curve = igpe.estimate(problem, certify=False).curves
+    x = curve["fitted"].to_numpy()
+    peaks = x[1:-1][(x[1:-1] > x[:-2]) & (x[1:-1] > x[2:])]
+    assert len(peaks) >= 46
+    assert peaks.min() > 0.98
+
+
+def test_both_sides_of_known_jumps_are_among_the_default_times():
+    def dosed(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.u, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 1))
+        m.dx = dae.DerivativeVar(m.x)
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u[t] - m.k * m.x[t])
+        return m
+
+    run = igpe.Experiment(
+        pd.DataFrame({"time": [1.0, 12.0], "x": 0.0}),
+        start={"x": 0.0},
+        start_time=0.0,
+        events=[igpe.Event(at=7.03, add={"x": 10.0})],
+        inputs={"u": igpe.step_input([0.0, 3.01], [1.0, 0.0])},
+    )
+    problem = igpe.Problem(dosed, parameters=["k"], experiments=run)
+    found = igpe.simulate(problem, {"k": 0.0})
+    near = found[np.abs(found["time"] - 7.03) < 1e-3]
+    assert near["x"].to_numpy() == pytest.approx([3.01, 13.01], rel=1e-6)
+    assert (np.abs(found["time"] - 3.01) < 1e-3).sum() == 2

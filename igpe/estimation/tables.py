@@ -13,7 +13,7 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
-from igpe.dynamics.shooting.simulated import fine_grid, simulate
+from igpe.dynamics.shooting.simulated import POINTS, fine_grid, simulate
 from igpe.dynamics.simulation import beyond_bounds
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
@@ -23,6 +23,8 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import standardised
 
+FLAT = 1e-4  # of a state's range: smaller steps from point to point turn nothing
+PER_TURN, MOST_POINTS = 20, 4000  # points of a curve
 CONFIRMED = 0.01  # of the sum of squares, by which another integration may differ
 NOT_CONFIRMED = (
     "Another integration at the same values gives a different sum of squares: the model amplifies "
@@ -53,6 +55,10 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     problem, at = steps.problem, steps.best.at
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     every = simulate(problem, settings.integrator, values, grids)
+    enough = [_enough_points(run) for _, run in every]
+    if max(enough) > POINTS:
+        grids = tuple(fine_grid(problem, k, count) for k, count in enumerate(enough))
+        every = simulate(problem, settings.integrator, values, grids)
     runs = [(k, run) for k, (_, run) in enumerate(every)]
     table = pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True)
     named = zip(problem.experiments, every, strict=True)
@@ -70,6 +76,15 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     own = np.split(deviation, ends[:-1])
     table = pd.concat((points(problem, k, run, own[k]) for k, run in runs), ignore_index=True)
     return FitTables(runs, table, f"{NOT_CONFIRMED} {remark}".strip())
+
+
+def _enough_points(run: Trajectory) -> int:
+    """How many points show the oscillations of a trajectory as curves."""
+    steps = np.diff(run.states, axis=0)
+    size = np.ptp(run.states, axis=0) if len(run.states) else np.zeros(0)
+    steps = np.where(np.abs(steps) > FLAT * size, steps, 0.0)
+    turns = [int((np.diff(np.sign(s[s != 0.0])) != 0).sum()) for s in steps.T]
+    return int(np.clip(PER_TURN * max(turns, default=0), POINTS, MOST_POINTS))
 
 
 def points(
