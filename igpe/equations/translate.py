@@ -34,7 +34,8 @@ POWERS = frozenset({"POW", "CONSTPOW", "SQRT"})
 QUOTIENTS, PRODUCTS = frozenset({"DIV", "INV"}), frozenset({"MUL"})
 MONOMIALS = frozenset({*PRODUCTS, "DIV", "SQ", "NEG", "TWICE", *POWERS})
 ROOT = 0.5
-LARGEST = 290 * np.log(10)  # logarithm of the largest derivative of a negative power
+NEAREST = 1e-140  # to 0 that a base of a quotient comes
+LARGEST = 280 * np.log(10)  # logarithm of the largest derivative of a negative power
 TINY = 1e-300  # added to bases: it changes none but 0, whose logarithm becomes finite
 DEPTH = 20  # of expressions that are compared node by node
 
@@ -168,7 +169,7 @@ def with_safe_powers(expressions: Any, states: Any, noise: FloatArray) -> Any:
     for a base that goes to 0 (0, or infinity where the exponent is negative), without derivatives:
     the noise of an integration makes an exhausted state slightly negative (a tank that is empty, a
     conversion of 1), and the derivative of 0**n by n would be 0 * log(0), also where 0 is an input.
-    Negative whole powers and K/x are infinite at 0, so that v / (1 + K/x) has finite derivatives.
+    Negative whole powers and K/x are huge at 0, so that v / (1 + K/x) has its derivatives there.
     A base that is further below 0 than noise explains has no power: the model is not defined there.
     For integration only: outside solvers know no cases.
     """
@@ -190,17 +191,26 @@ class _Resting:
     """See `with_safe_powers`.
 
     noise      hash of a state -> its noise
-    vanishing  hashes of what is 0 where a state or an input is: products and powers of these, of
-               which a quotient is infinite; sums as in x / (K + x) are not among them
+    vanishing  hashes of what is 0 where a state is: products and powers of these; sums as in
+               x / (K + x) are not among them
+    quotients  hash of a quotient by such a base -> top and base
     """
 
     def __init__(self, noise: Mapping[int, float]) -> None:
         self.noise, self.vanishing = noise, set(noise)
+        self.quotients: dict[int, tuple[Any, Any]] = {}
 
     def __call__(self, operation: str, data: list[Any]) -> Any:
+        if operation in POWERS and data[0].element_hash() in self.quotients:
+            top, base = self.quotients[data[0].element_hash()]  # (K/x)**n is (x/K)**(-n)
+            exponent = ca.SX(ROOT) if operation == "SQRT" else data[1]
+            operation, data = "POW", [base / top, -exponent]
         may_vanish = [d.is_zero() or d.element_hash() in self.vanishing for d in data]
         if operation in QUOTIENTS and may_vanish[-1]:
-            return _quotient(ca.SX(1) if operation == "INV" else data[0], data[-1])
+            top, base = (ca.SX(1) if operation == "INV" else data[0]), data[-1]
+            result = top / _moved_from_zero(base, NEAREST)
+            self.quotients[result.element_hash()] = top, base
+            return result
         result = _power(self.noise, operation, data) if operation in POWERS else None
         is_product = any(may_vanish) if operation in PRODUCTS else may_vanish[0]
         if result is not None or (operation in MONOMIALS and is_product):
@@ -210,9 +220,9 @@ class _Resting:
         return apply_to_sx(operation, data)
 
 
-def _quotient(top: Any, base: Any) -> Any:
-    limit = ca.if_else(top > 0, np.inf, ca.if_else(top < 0, -np.inf, np.nan))
-    return _outside(ca.fabs(base) > _smallest(-1.0), base, lambda base: top / base, limit)
+def _moved_from_zero(base: Any, least: Any) -> Any:
+    """The base, or `least` where it is nearer to 0: quotients and their derivatives are finite."""
+    return base + ca.if_else(ca.fabs(base) > least, 0.0, least)
 
 
 def _smallest(exponent: Any) -> Any:
@@ -227,13 +237,14 @@ def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any |
     is_known = exponent.is_constant()
     is_whole = is_known and float(exponent).is_integer()
     is_number = base.is_constant() and not base.is_zero()
+    if is_number and np.isinf(float(base)) and not is_known:  # K / u where the input u is 0
+        return ca.if_else(exponent > 0, np.inf, ca.if_else(exponent < 0, 0.0, 1.0))
     if is_number or (is_whole and float(exponent) >= 0) or (is_known and not moved):
         return None
     is_below = exponent < 0
-    limit = ca.if_else(exponent > 0, 0.0, ca.if_else(is_below, np.inf, 1.0))
     if is_whole:  # of a base of any sign
-        is_away = ca.fabs(base) > _smallest(exponent)
-        return _outside(is_away, base, lambda base: base**exponent, limit)
+        return _moved_from_zero(base, _smallest(exponent)) ** exponent
+    limit = ca.if_else(exponent > 0, 0.0, ca.if_else(is_below, np.inf, 1.0))
     allowed = base > ca.if_else(is_below, _smallest(exponent), 0.0)
     if moved:
         reach = sum(ca.fabs(ca.jacobian(base, s)) * noise[s.element_hash()] for s in moved)

@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
 
-import numpy as np
-
 from igpe.core.arrays import BoolArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
@@ -19,7 +17,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import lower_optimum, rounding
-from igpe.dynamics.shooting.base import is_large, is_plain
+from igpe.dynamics.shooting.base import is_large, is_plain, minimises_squares
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
@@ -127,20 +125,19 @@ def _objectives(steps: Steps) -> list[float]:
 
 
 def coarse_grid(steps: Steps, settings: Settings) -> str:
-    """What to say where a grid in space misfits, so that no parameters on it fit; else nothing.
+    """What to say where a grid in space misfits at the estimate; else nothing.
 
-    The objective at the same parameters falls on a grid twice as fine.
+    The sum of squares at the same parameters falls on a grid twice as fine.
     """
-    problem, costs = steps.problem, list[float]()
-    if not problem.given["space"]:
+    problem = steps.problem
+    if not problem.given["space"] or not minimises_squares(problem):
         return ""
     x = problem.box.vector(steps.best.estimate.parameters)
     with suppress(IgpeError):
-        for one in (problem, problem.on_finer_grid()):
-            cost = Residuals(one, settings.integrator).cost(x)
-            costs.append(np.inf if cost is None else cost)
-    if len(costs) > 1 and costs[1] < FINER * costs[0]:
-        return COARSE.format(*costs)
+        grids = problem, problem.on_finer_grid()
+        coarse, fine = (Residuals(one, settings.integrator).cost(x) for one in grids)
+        if coarse is not None and fine is not None and fine < FINER * coarse:
+            return COARSE.format(coarse, fine)
     return ""
 
 

@@ -237,7 +237,7 @@ class Ipopt:
             path = Path(folder) / "model.nl"
             written = write_nl(model, path)
             if written.refusal:
-                return _Refused(Answer(Status.INFEASIBLE, message=written.refusal))
+                return _Refused(Answer(written.status, message=written.refusal))
             if not written.variables:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
             scaled = read_scaled(path, written, sizes)

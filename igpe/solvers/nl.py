@@ -15,7 +15,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.common.errors import InfeasibleConstraintException
+from pyomo.common.errors import InfeasibleConstraintException, InvalidValueError
+from pyomo.common.log import LoggingIntercept
 from pyomo.repn.plugins.nl_writer import NLWriter
 
 from igpe.core.arrays import FloatArray
@@ -32,14 +33,16 @@ class NlFile:
     """Contents of the file.
 
     variables    the free Pyomo variables, in the file's order
-    refusal      why the model cannot be solved: a constraint without free variables is violated;
-                 empty if there is none
+    refusal      why the model cannot be solved: a constraint without free variables is violated, or
+                 an expression of known numbers has no value; empty if there is none
     constraints  the active Pyomo constraints, in the file's order
+    status       where there is a refusal
     """
 
     variables: tuple[Any, ...]
     refusal: str = ""
     constraints: tuple[Any, ...] = ()
+    status: Status = Status.INFEASIBLE
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,12 @@ def write_nl(model: Any, path: Path) -> NlFile:
                 "scale_model": False,
                 "symbolic_solver_labels": False,
             }
-            info = NLWriter().write(model, stream, **plain)
+            with LoggingIntercept(module="pyomo"):  # it would print what it raises
+                info = NLWriter().write(model, stream, **plain)
         except InfeasibleConstraintException as error:
             return NlFile((), str(error))
+        except InvalidValueError as error:  # K / u at u = 0
+            return NlFile((), str(error), status=Status.FAILED)
     return NlFile(tuple(info.variables), constraints=tuple(info.constraints))
 
 
@@ -197,7 +203,7 @@ def solve_in_folder(
         with divided(objective, unit):
             written = write_nl(model, Path(folder) / "model.nl")
         if written.refusal:
-            answer = Answer(Status.INFEASIBLE, message=written.refusal)
+            answer = Answer(written.status, message=written.refusal)
         else:
             answer = solve(Path(folder), written, objective)
     return replace(answer, seconds=time.perf_counter() - start)

@@ -194,5 +194,21 @@ def test_small_units_are_no_zeros() -> None:
     wanted = np.asarray(plain([1e-12, 1e-12, 1e-12], 8.0))
     assert np.asarray(slopes) == pytest.approx(wanted, rel=1e-9)
     values, slopes = at([0.0, 0.0, 0.0], 8.0)
-    assert np.asarray(values).ravel().tolist() == [0.0, 0.0, 0.0, np.inf]
-    assert np.isfinite(np.asarray(slopes)[:3]).all()
+    assert np.asarray(values).ravel()[:3] == pytest.approx([0.0, 0.0, 0.0], abs=1e-30)
+    assert float(values[3]) > 1e60
+    assert np.isfinite(np.asarray(slopes)).all()
+
+
+@pytest.mark.parametrize("x", [0.0, -1e-10, 1e-3])
+def test_forms_of_one_saturation_have_one_value_and_slope(x: float) -> None:
+    v, k, n = ca.SX.sym("x"), ca.SX.sym("k"), ca.SX.sym("n")
+    linear = [v / (k + v), 1 / (1 + k / v), 1 / (1 + (v / k) ** -1)]
+    cooperative = [v**n / (k**n + v**n), 1 / (1 + (k / v) ** n), 1 / (1 + (v / k) ** (-n))]
+    cooperative.append(1 / (1 + k**n / v**n))
+    for forms in (linear, cooperative):
+        safe = with_safe_powers(ca.vertcat(*forms), v, np.array([1e-9]))
+        by = ca.jacobian(safe, ca.vertcat(v, k, n))
+        values, slopes = ca.Function("at", [v, k, n], [safe, by])(x, 2.0, 2.5)
+        values, slopes = np.asarray(values).ravel(), np.asarray(slopes)
+        assert values == pytest.approx(np.full(len(forms), values[0]), rel=1e-12, abs=1e-15)
+        assert slopes == pytest.approx(np.tile(slopes[0], (len(forms), 1)), rel=1e-9, abs=1e-15)
