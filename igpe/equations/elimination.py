@@ -20,6 +20,7 @@ from igpe.equations.incidence import blocks, incidence, matching
 from igpe.equations.symbols import stack
 
 LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
+PIVOT = 1e-6  # of the largest factor in an equation, by which it may be divided
 ROUNDS = 3  # of eliminations in a block; more would be Gauss's algorithm without pivots
 NONE: Set[int] = frozenset()
 
@@ -131,12 +132,13 @@ def _definitions(
     for r, inside in enumerate(held):
         if inside & found.keys() or len(inside) == 1:
             continue
-        for k in sorted(inside - others):
-            if k in eligible and matrix[r, k].is_constant() and not matrix[r, k].is_zero():
-                rest = ca.substitute(equations[r], unknowns[k], 0)
-                found[k] = r, -rest / matrix[r, k]
-                others |= inside - {k}
-                break
+        factors = {k: abs(float(matrix[r, k])) for k in inside if matrix[r, k].is_constant()}
+        candidates = [k for k in sorted(inside - others) if k in eligible and k in factors]
+        k = max(candidates, key=lambda k: factors[k], default=None)
+        if k is not None and factors[k] > PIVOT * max(factors.values()):
+            rest = ca.substitute(equations[r], unknowns[k], 0)
+            found[k] = r, -rest / matrix[r, k]
+            others |= inside - {k}
     return found
 
 

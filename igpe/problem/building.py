@@ -2,8 +2,8 @@
 
 The builder is the user's function `model(times)` (or `model(times, experiment)`): it returns an
 ordinary Pyomo model with a ContinuousSet made of `times`. It is called afresh for every use, so the
-user's own objects are never changed. Where the user gives a model instead, the builder is `Copies`
-of it.
+user's own objects are never changed. Where the user gives a model instead, the builder is
+`ModelCopies` of it.
 """
 
 import inspect
@@ -18,7 +18,11 @@ from typing import Any, TypeAlias
 import cloudpickle
 import pyomo.environ as pyo
 from pyomo.core.base.block import BlockData
-from pyomo.core.expr.visitor import identify_variables, replace_expressions
+from pyomo.core.expr.visitor import (
+    identify_mutable_parameters,
+    identify_variables,
+    replace_expressions,
+)
 from pyomo.dae import ContinuousSet
 from pyomo.dae.misc import expand_components
 
@@ -42,7 +46,7 @@ class _ModelPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(value)
 
 
-class Copies:
+class ModelCopies:
     """A builder whose models are copies of one model, with further points of time and space.
 
     Pyomo's own rules write the equations at these points, as they do where it discretises.
@@ -69,10 +73,17 @@ class Copies:
         over = [s for n, s in sets.items() if n not in grids and not s.get_discretization_info()]
         if len(over) == 1:  # else there is no time, which is refused where the model is read
             _extend(over[0], times)
+        off = [
+            c
+            for c in model.component_objects(pyo.Constraint)
+            if len(c) and not any(data.active for data in c.values())
+        ]
         if grown := [s for n, s in sets.items() if len(s) > len(before[n])]:
             for s in grown:
                 s.set_changed(True)
             expand_components(model)
+            for data in (data for c in off for data in c.values()):
+                data.deactivate()
             for s in grown:
                 s.set_changed(False)  # it is not discretised
             _require_rules(model)
@@ -128,8 +139,8 @@ def _own_variables(model: Any) -> None:
     """Let the equations hold variables of this model where a rule names those of the original."""
     for component in model.component_data_objects((pyo.Constraint, pyo.Expression)):
         held = identify_variables(component.expr, include_fixed=True)
-        others = [v for v in held if v.model() is not model]
-        if others:
+        held = [*held, *identify_mutable_parameters(component.expr)]
+        if others := [v for v in held if v.model() is not model]:
             own = {id(v): pyo.ComponentUID(v).find_component_on(model) for v in others}
             component.set_value(replace_expressions(component.expr, own))
 
@@ -140,7 +151,7 @@ def as_builder(model: Any) -> Builder:
     raises  ModelError for anything else
     """
     if isinstance(model, BlockData):
-        return Copies(model)
+        return ModelCopies(model)
     if not callable(model):
         raise ModelError(
             f"The model is a {type(model).__name__}; expected a Pyomo model, or a function "
@@ -207,10 +218,7 @@ def _explained(error: Exception) -> str:
 
 
 def _require_times(instance: Instance, times: Sequence[float]) -> None:
-    """Raise ModelError if the model has no point at a measured time: collocation needs one.
-
-    Nor may it begin before the experiment: its start values would be those of another time.
-    """
+    """Raise ModelError if the model has no point at a measured time: collocation needs one."""
     own, name = set(map(float, instance.time)), instance.time.local_name
     if missing := [t for t in times if t not in own]:
         listed = ", ".join(f"{t:.6g}" for t in sorted(own)[:SHOWN])

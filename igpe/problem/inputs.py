@@ -201,13 +201,16 @@ def _over_time(
     """The Series over times, where its index may hold row labels of the experiment's table.
 
     A Series numbered 0, 1, 2, ... holds labels if it has the name of one of the table's columns.
+    Labels of one table are of one kind; numbers with decimals are times.
     """
     is_numbered, are_times = isinstance(series.index, pd.RangeIndex), False
     if measured is not None:
         labels, times = measured.index, measured["time"]
         by_name = is_numbered and series.name in measured.columns
         has_labels = by_name and bool(labels.isin(series.index).all())
-        has_labels |= _are_labels(series.index, labels)
+        if series.index.equals(labels) and not pd.api.types.is_float_dtype(series.index):
+            is_of_one_kind = is_numbered == isinstance(labels, pd.RangeIndex)
+            has_labels, is_numbered = has_labels or is_of_one_kind, True
         has_labels &= series.index.is_unique
         if has_labels and not np.array_equal(labels, times):
             at_rows = pd.Series(series.loc[labels].to_numpy(), index=times)
@@ -221,16 +224,6 @@ def _over_time(
             "igpe.linear_input(times, values)."
         )
     return series
-
-
-def _are_labels(index: pd.Index, labels: pd.Index) -> bool:
-    """Return True if an index holds the rows of a table: times may be 0, 1, 2, ... as well.
-
-    Rows of the same table have labels of the same kind.
-    """
-    is_range = isinstance(index, pd.RangeIndex)
-    is_same_kind = is_range == isinstance(labels, pd.RangeIndex) and index.dtype == labels.dtype
-    return is_same_kind and bool(index.equals(labels))
 
 
 def _read_series(name: str, series: "pd.Series[float]") -> Table:

@@ -162,13 +162,15 @@ def require_within_bounds(
 
     given  state -> number, where the model itself has one
     """
+    measured = experiment.measurements.value
+    scale = float(np.max(np.abs(measured[np.isfinite(measured)]), initial=0.0))
     for state, series in instance.states.items():
         start: Any = experiment.start.get(state, given.get(state))
         low, high = getattr(series[instance.first], "bounds", (None, None))
         lower, upper = -np.inf if low is None else low, np.inf if high is None else high
         if not is_finite(start):  # a parameter's name, an Unknown, or nothing
             continue
-        near = ROUNDING * max(abs(start), *(abs(b) for b in (lower, upper) if np.isfinite(b)), 0.0)
+        near = ROUNDING * max(abs(start), scale, *(abs(b) for b in (low, high) if b is not None))
         if not lower - near <= start <= upper + near:
             raise ProblemError(
                 f"{place}the start value of '{state}' is {start:g}, but the bounds of this Var are "

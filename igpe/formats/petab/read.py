@@ -3,7 +3,7 @@
 Each simulation condition, in version 2 each experiment, becomes an experiment of its name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,6 +156,16 @@ class MeasurementRow(NamedTuple):
     noise: float | tuple[Any, ...]
 
 
+def _column(reader: "_MeasurementReader", observable: str, count: int, taken: Set[str]) -> str:
+    """The name of what is measured; the count of one observable's formulas tells them apart."""
+    scale = reader.scale(observable)
+    name = f"{scale}_{observable}" if scale in LOGARITHMS else observable
+    name = name if count == 1 else f"{name}__{count}"
+    while name in taken:
+        name = f"observable_{name}"
+    return name
+
+
 def _experiments(
     tables: Tables, sbml: Sbml, known: Mapping[str, Any], estimated: set[str]
 ) -> tuple[list[Experiment], dict[str, ConditionModel], dict[str, str], tuple[PetabRow, ...]]:
@@ -174,10 +184,7 @@ def _experiments(
     columns: dict[tuple[str, str, str], str] = {}
     for key in dict.fromkeys(row.key for row in rows):
         count = 1 + sum(other[0] == key[0] for other in columns)
-        scale = reader.scale(key[0])
-        name = f"{scale}_{key[0]}" if scale in LOGARITHMS else key[0]
-        name = f"observable_{name}" if name in taken else name
-        columns[key] = name if count == 1 else f"{name}__{count}"
+        columns[key] = _column(reader, key[0], count, taken | {*columns.values()})
     models, experiments = {}, []
     longest = max((r.time for r in rows), default=0.0)
     for name, meaning in meanings.items():

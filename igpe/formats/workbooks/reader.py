@@ -200,21 +200,21 @@ def _restarts(
 ) -> Iterator[tuple[list[int], str]]:
     """The rows of each run: a new one begins after an empty row if the time starts again."""
     names = next(([c.text for c in x.cells] for x in columns if x.role == "component"), [])
-    starts: list[int] = []
+    starts: dict[int, float] = {}  # first row -> the later time before it
     last: dict[str, float] = {}  # component -> time; rows of one may stand below those of another
     for k, r in enumerate(rows):
         name = names[r] if names else ""
         if times[r] < last.get(name, -np.inf):
-            starts.append(k)
+            starts[k] = last[name]
             last.clear()
         last[name] = times[r]
     ends = [*zip([0, *starts], [*starts, len(rows)], strict=True)]
-    for k in starts:
+    for k, before in starts.items():
         if named or block.rows[rows[k]] not in block.breaks:
             tells = _telling(columns, [rows[a:b] for a, b in ends])
             raise DataError(
                 f"The times are not sorted: the time in '{block.grid.file.name}' goes back from "
-                f"{times[rows[k - 1]]:g} to {times[rows[k]]:g} in row {block.rows[rows[k]] + 1}. "
+                f"{before:g} to {times[rows[k]]:g} in row {block.rows[rows[k]] + 1}. "
                 "Sort the rows of a run by time. If another run begins there, insert an empty row "
                 f"above it, or {'say which column' if tells else 'add a column that'} names the "
                 f"run of each row: roles={{'{tells or 'COLUMN'}': 'experiment'}}."
