@@ -34,8 +34,8 @@ from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence, values_of
 
-FARTHEST = 1.0  # standard errors between the values given and the optimum next to them
-ROUGHLY = 0.01  # and their relative difference: estimates that were rounded are close enough
+FARTHEST = 4.0  # rise of the sum of squares, in variances, from the optimum to an estimate of it
+ROUGHLY = 0.01  # relative difference of values that were rounded
 NUMBERS = ("value", "standard_error", "lower", "upper", "band_lower", "band_upper")
 
 
@@ -265,19 +265,24 @@ def predict(
 def _require_estimate(base: Likelihood, values: Mapping[str, float]) -> None:
     """Raise ProblemError if the optimum next to the values is another estimate.
 
-    As where the values are those of a problem with other data or inputs.
+    As where the values are those of a problem with other data or inputs: they differ by more than
+    rounding, and the data all but exclude them.
     """
-    for name, x, error in zip(base.box.names, base.x, base.errors.standard_error, strict=True):
-        off, known = abs(values[name] - x), np.nan_to_num(error, posinf=np.inf)  # 0 on a bound
-        if off > FARTHEST * known and off > ROUGHLY * abs(values[name]):
-            raise ProblemError(
-                f"igpe.predict was given {name} = {values[name]:.6g}, but the data of this problem "
-                f"give {x:.6g} ± {known:.2g}, so the values are not an estimate of this problem. "
-                "Pass the problem that was estimated and its result. For other inputs, start "
-                "values or events, pass the problem that has them as `under`: "
-                "igpe.predict(problem, result, under=new_problem). igpe.simulate(problem, values) "
-                "integrates the model at any values."
-            )
+    x = base.box.vector(values)
+    off = np.abs(x - base.x) / np.maximum(np.abs(x), np.abs(base.x) + (x == 0.0))
+    k = int(np.argmax(off))
+    if off[k] <= ROUGHLY:
+        return
+    cost = base.residuals.cost(base.box.clip(x))
+    if cost is not None and cost - base.at.cost <= FARTHEST * base.errors.variance:
+        return
+    raise ProblemError(
+        f"igpe.predict was given {base.box.names[k]} = {x[k]:.6g}, but the data of this problem "
+        f"give {base.x[k]:.6g}, so the values are not an estimate of this problem. Pass the "
+        "problem that was estimated and its result. For other inputs, start values or events, "
+        "pass the problem that has them as `under`: igpe.predict(problem, result, "
+        "under=new_problem). igpe.simulate(problem, values) integrates the model at any values."
+    )
 
 
 def _with_values(under: Problem, base: Likelihood) -> Problem:
@@ -287,8 +292,9 @@ def _with_values(under: Problem, base: Likelihood) -> Problem:
     if unknown := [n for n in other.box.names if n not in base.box.names]:
         raise ProblemError(
             f"The problem given as `under` has the unknowns {unknown}, of which the estimate says "
-            f"nothing; its unknowns are {list(base.box.names)}. Give start values as numbers, or "
-            "fix these unknowns: new_problem.fixing({...})."
+            f"nothing; its unknowns are {list(base.box.names)}. Give start values as numbers, fix "
+            "these unknowns (new_problem.fixing({...})), or name the experiments as those of the "
+            "estimate, if parameters are local."
         )
     return other
 
