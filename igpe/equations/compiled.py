@@ -25,6 +25,7 @@ from igpe.problem.problem import Problem
 
 SAME = 1e-6  # relative difference of start values that contradict each other
 NOTHING = 1e-9  # of the largest: differences that are rounding
+HUGE = 1e100  # quotients by 0 are finite where equations are integrated
 DRAWS = 4  # points at which start values are compared that unknowns move
 
 
@@ -88,7 +89,7 @@ def require_consistent(
 def require_outputs_at_start(problem: Problem) -> None:
     """Raise DataError where nothing can be compared with a measurement at an experiment's start.
 
-    The model gives it no finite value, or a standard deviation of 0, whatever the unknowns are.
+    The model gives it no finite value, or a standard deviation of 0, at unknowns that are drawn.
     """
     for k, experiment in enumerate(problem.experiments):
         m = experiment.measurements
@@ -105,7 +106,7 @@ def require_outputs_at_start(problem: Problem) -> None:
         for name in sorted(there):
             sd = experiment.estimated_sigma.get(name, "")
             is_zero = bool(sd) and not columns[sd].any()
-            if is_zero or np.isinf(columns[name]).all():
+            if is_zero or (np.abs(columns[name]) > HUGE).all():
                 run = f" in experiment '{experiment.name}'" * (len(problem.experiments) > 1)
                 where = f"at the start, time {experiment.start_time:g}{run}"
                 raise DataError(_why_incomparable(name, sd * is_zero, where))
