@@ -245,7 +245,7 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
     if not is_refuted:
         steps = _with_other_optima(steps, settings, clock)
         result = _summarised(steps, settings, clock)
-    if _is_refuted(result) or steps.best.at is None:
+    if _is_unacceptable(steps, result):
         steps, result = _searched_again(steps, result, settings, clock)
     if (late := waited()) > LATE:
         result = replace(result, notes=(*result.notes, SLOW.format(late)))
@@ -264,7 +264,7 @@ def _searched_again(
     if grid := if_in_time(lambda: coarse_grid(steps, settings)):
         return steps, replace(result, actions=(grid, *result.actions))
     for search in (with_more_incremental_shooting, with_multiple_shooting, with_further_search):
-        if not (_is_refuted(result) or steps.best.at is None) or stopped():
+        if not _is_unacceptable(steps, result) or stopped():
             break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
             further, note = search(steps, settings)
@@ -274,6 +274,10 @@ def _searched_again(
             result = _summarised(steps, settings, clock)
         result = replace(result, notes=(*result.notes, *[note] * bool(note)))
     return steps, result
+
+
+def _is_unacceptable(steps: Steps, result: Result) -> bool:
+    return _is_refuted(result) or steps.best.at is None
 
 
 def _is_refuted(result: Result) -> bool:

@@ -22,7 +22,6 @@ from igpe.equations.symbols import stack
 LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
 PIVOT = 1e-6  # of the largest factor in an equation, by which it may be divided
 ROUNDS = 3  # of eliminations in a block; more would be Gauss's algorithm without pivots
-NONE: Set[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def solve_for(
     rows: Sequence[int],
     columns: Sequence[int],
     *,
-    any_value: Set[int] = NONE,
+    any_value: Set[int] = frozenset(),
     squares: bool = False,
 ) -> Solved:
     """Solve the equations `rows` for the unknowns `columns`: a square part with a matching.
@@ -67,21 +66,20 @@ def solve_for(
             old, new = stack(unknowns[j] for j in needed), stack(solved[j] for j in needed)
             equations = ca.substitute(equations, old, new)
         own = stack(unknowns[j] for j in block.columns)
+        given: dict[int, Any] = {}
+        left = list(range(own.numel()))
         answer = _solve_block(equations, own, squares=squares)
-        if answer is not None:
-            solved |= {j: answer[k] for k, j in enumerate(block.columns)}
-            continue
-        given, equations = _eliminated(
-            equations, own, [k for k, j in enumerate(block.columns) if j in any_value]
-        )
-        left = [k for k in range(own.numel()) if k not in given]
-        answer = _solve_block(equations, own[left], squares=squares) if given else None
+        if answer is None:
+            eligible = [k for k, j in enumerate(block.columns) if j in any_value]
+            given, equations = _eliminated(equations, own, eligible)
+            left = [k for k in left if k not in given]
+            answer = _solve_block(equations, own[left], squares=squares) if given else None
         if answer is None:
             implicit += [block.columns[k] for k in left]
             remaining.append(equations)
         else:
-            found = {k: answer[i] for i, k in enumerate(left)}
-            given = {k: ca.substitute(e, own[left], answer) for k, e in given.items()} | found
+            given = {k: ca.substitute(e, own[left], answer) for k, e in given.items()}
+            given |= {k: answer[i] for i, k in enumerate(left)}
         solved |= {block.columns[k]: e for k, e in given.items()}
     return Solved(
         expressions=tuple(solved.get(j, unknowns[j]) for j in columns),
@@ -90,7 +88,7 @@ def solve_for(
     )
 
 
-def solve_all(residual: Any, unknowns: Any, any_value: Set[int] = NONE) -> Solved:
+def solve_all(residual: Any, unknowns: Any, any_value: Set[int] = frozenset()) -> Solved:
     """Solve a whole square system, in the order of its unknowns; `any_value` as in `solve_for`."""
     rows = {c: r for r, c in matching(incidence(residual, unknowns)).items()}
     columns = range(unknowns.numel())

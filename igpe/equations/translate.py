@@ -211,13 +211,12 @@ class _Resting:
             result = top / _moved_from_zero(base, NEAREST)
             self.quotients[result.element_hash()] = top, base
             return result
-        result = _power(self.noise, operation, data) if operation in POWERS else None
+        guarded = _power(self.noise, operation, data) if operation in POWERS else None
+        result = apply_to_sx(operation, data) if guarded is None else guarded
         is_product = any(may_vanish) if operation in PRODUCTS else may_vanish[0]
-        if result is not None or (operation in MONOMIALS and is_product):
-            result = apply_to_sx(operation, data) if result is None else result
+        if guarded is not None or (operation in MONOMIALS and is_product):
             self.vanishing.add(result.element_hash())
-            return result
-        return apply_to_sx(operation, data)
+        return result
 
 
 def _moved_from_zero(base: Any, least: Any) -> Any:

@@ -129,15 +129,14 @@ def coarse_grid(steps: Steps, settings: Settings) -> str:
 
     The sum of squares at the same parameters falls on a grid twice as fine.
     """
-    problem = steps.problem
-    if not problem.given["space"] or not minimises_squares(problem):
+    problem, at = steps.problem, steps.best.at
+    if at is None or not problem.given["space"] or not minimises_squares(problem):
         return ""
     x = problem.box.vector(steps.best.estimate.parameters)
     with suppress(IgpeError):
-        grids = problem, problem.on_finer_grid()
-        coarse, fine = (Residuals(one, settings.integrator).cost(x) for one in grids)
-        if coarse is not None and fine is not None and fine < FINER * coarse:
-            return COARSE.format(coarse, fine)
+        fine = Residuals(problem.on_finer_grid(), settings.integrator).cost(x)
+        if fine is not None and fine < FINER * at.cost:
+            return COARSE.format(at.cost, fine)
     return ""
 
 

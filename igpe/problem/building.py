@@ -73,12 +73,12 @@ class ModelCopies:
         over = [s for n, s in sets.items() if n not in grids and not s.get_discretization_info()]
         if len(over) == 1:  # else there is no time, which is refused where the model is read
             _extend(over[0], times)
-        off = [
-            c
-            for c in model.component_objects(pyo.Constraint)
-            if len(c) and not any(data.active for data in c.values())
-        ]
         if grown := [s for n, s in sets.items() if len(s) > len(before[n])]:
+            off = [
+                c
+                for c in model.component_objects(pyo.Constraint)
+                if len(c) and not any(data.active for data in c.values())
+            ]
             for s in grown:
                 s.set_changed(True)
             expand_components(model)
