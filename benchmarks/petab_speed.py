@@ -23,9 +23,7 @@ AMICI is installed apart, as it needs a C++ compiler, BLAS, SWIG and CMake:
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +33,7 @@ from typing import Any
 
 import numpy as np
 from figures import Row, at_most, command
+from peers.amici_python import amici_python, answer, environment
 from trust.run import Answer, add, stored
 
 HERE = Path(__file__).parent
@@ -142,56 +141,29 @@ def _file(name: str) -> Path:
 
 
 def _ours(name: str, cache_folder: str, *, compilers: bool) -> dict[str, Any]:
-    environment = {**os.environ, "XDG_CACHE_HOME": cache_folder}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE / "peers")])
+    ours = {**os.environ, "XDG_CACHE_HOME": cache_folder}
+    ours["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE / "peers")])
     if not compilers:
         for variable in COMPILERS:
-            environment.pop(variable, None)
-        environment["PATH"] = cache_folder
-    return _answer(
-        [sys.executable, str(HERE / "peers" / "igpe_calls.py"), str(_file(name))], environment
-    )
+            ours.pop(variable, None)
+        ours["PATH"] = cache_folder
+    return answer([sys.executable, str(HERE / "peers" / "igpe_calls.py"), str(_file(name))], ours)
 
 
 @cache
 def _amicis(name: str, python: Path) -> dict[str, Any]:
     """AMICI's times; compiled anew, as its folder ends with this call."""
-    environment = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-    environment.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory() as folder:
         script = HERE / "peers" / "amicis.py"
-        return _answer(
-            [str(python), str(script), str(_file(name)), folder, *TOLERANCES], environment
+        return answer(
+            [str(python), str(script), str(_file(name)), folder, *TOLERANCES], environment(python)
         )
 
 
-def _answer(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The last line that a program prints, as JSON; SystemExit with its last words if it fails."""
-    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise SystemExit(f"{' '.join(words)} failed:\n{ran.stderr.strip()[-2000:]}")
-    answer: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
-    return answer
-
-
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--amici", type=_python, default=None, help="Python of AMICI's environment")
+    parser.add_argument("--amici", type=amici_python, default=None, help="a Python that has AMICI")
     parser.add_argument("--only", nargs="*", default=[], help="problems, by their first names")
     parser.add_argument("--store", type=Path, help="folder that keeps answers, to resume from")
-
-
-def _python(given: str) -> Path:
-    """AMICI's Python, if it is there."""
-    missing = argparse.ArgumentTypeError(
-        f"{given} has no AMICI; install it as `python benchmarks/petab_speed.py --help` says."
-    )
-    try:
-        ran = subprocess.run([given, "-c", "import amici"], capture_output=True, check=False)
-    except OSError as error:
-        raise missing from error
-    if ran.returncode:
-        raise missing
-    return Path(given).absolute()
 
 
 def _needing_amici(section: Any) -> Any:

@@ -1,15 +1,17 @@
 """How large a model may be: chains, networks and tubes of 50 to 1,000 states.
 
     python benchmarks/size.py [integrate] [check] [estimate] [curve] [--quick] [--only TEXT]
-                              [--store FOLDER] [--json FILE] [--plot FILE]
+                              [--amici PYTHON] [--store FOLDER] [--json FILE] [--plot FILE]
 
 integrate  the course with the derivatives of all that is measured by all unknowns, at rtol 1e-8, by
            igpe, by CasADi's CVODES with forward sensitivities, and by SciPy's BDF with sparse
-           Jacobians and differences (a multiple of one course); then igpe's gradient of a sum of
-           squares by one sweep back; and what the first call takes, the compiler's time included
+           Jacobians and differences (a multiple of one course); with --amici also by AMICI (forward
+           sensitivities; the environment is made as for petab_speed.py); then igpe's gradient of a
+           sum of squares by one sweep back; and what the first call takes, the compiler's time
+           included
 check      `igpe.check`
 estimate   `igpe.estimate(problem, certify=False)`, all included, and the largest error of an
-           unknown in standard errors
+           unknown in standard errors; beside it Pyomo's collocation and IPOPT (size/collocated.py)
 curve      of a chain, all measured, and a tube with 3 unknowns, from 5 states on: one integration
            without and with all derivatives, a gradient, `igpe.check`, `igpe.estimate` with its
            steps and without a proof, the memory of all; --plot draws them (docs/size.md)
@@ -27,16 +29,21 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 import argparse
+import json
 import resource
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import casadi as ca
 import numpy as np
+import pandas as pd
 from figures import Row, at_least, at_most, command
 from matplotlib.figure import Figure
+from peers.amici_python import amici_python, answer, environment
+from size.collocated import solved
 from size.families import FAMILIES, Case
 from trust.run import Answer, run_all
 
@@ -46,8 +53,12 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
 
 LONGEST = 600.0  # s of a case
-SIZES = {"chain": (50, 100, 300), "network": (100, 300, 1000), "tube": (50, 200, 400, 1000)}
-ESTIMATED = {"chain": (50, 100, 300), "network": (100,), "tube": (50, 200, 400)}
+SIZES = {
+    "chain": (10, 50, 100, 300),
+    "network": (10, 100, 300, 1000),
+    "tube": (10, 50, 200, 400, 1000),
+}
+ESTIMATED = {"chain": (10, 50, 100, 300), "network": (100,), "tube": (10, 50, 200, 400)}
 CURVE = {"chain": (5, 10, 20, 50, 100), "tube": (5, 10, 20, 50, 100, 200, 500, 1000)}
 BEGINS = {
     "Step 3": "step 3",
@@ -65,6 +76,13 @@ LIMITS = {
 }
 FIGURES = ("first call", "simulation", "derivatives", "gradient", "check", *BEGINS.values())
 FIGURES += ("estimate",)
+WITHOUT_TARGET = (
+    "largest error",
+    "AMICI's compiling",
+    "AMICI apart from SciPy",
+    "Pyomo and IPOPT apart from igpe",
+)
+"""Standard errors, seconds, units of states, standard errors: whether a time counts."""
 TITLES = {"chain": "chain, n - 1 unknowns, all measured", "tube": "tube, 3 unknowns, 3 measured"}
 DRAWN = {
     "estimate": "C3-s",
@@ -78,7 +96,15 @@ DRAWN = {
 }
 """Lines of the picture: what is drawn, and how."""
 CHECK, FIRST, MEMORY = 10.0, 10.0, 2048.0  # s, s, MiB
-PEERS = {"SciPy": 3.0, "CasADi": 3.0}  # times as fast as these from 200 states on
+LARGE, SMALL = 200, 20  # states from which, and below which, igpe is compared
+PEERS = {
+    "SciPy": ("derivatives", 3.0),
+    "CasADi": ("derivatives", 3.0),
+    "AMICI": ("derivatives", 1 / 1.5),
+    "Pyomo and IPOPT": ("estimate", 3.0),
+}
+"""What igpe is compared in, and how many times as fast as the peer if the model is large."""
+LEAST = 1 / 1.5  # times as fast as any if small
 
 
 def seconds() -> float:
@@ -94,9 +120,11 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return seconds() - began, result
 
 
-def integrate(case: Case) -> dict[str, float]:
+def integrate(case: Case, amici: Path | None = None) -> dict[str, float]:
     """See above."""
     found = _compiled(case)
+    if amici is not None:
+        found |= _amici(case, amici)
     found["CasADi"] = _casadi(case)
     found["SciPy"] = (1 + len(case.truth)) * timed(lambda: case.equations.course(case.truth))[0]
     return found
@@ -135,6 +163,32 @@ def _casadi(case: Case) -> float:
     return timed(lambda: directions(**given, **seeds))[0]
 
 
+def _amici(case: Case, python: Path) -> dict[str, float]:
+    """AMICI on the SBML that igpe writes; and the largest difference from SciPy's final state."""
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        igpe.to_petab(case.problem, place)
+        names = pd.read_csv(place / "parameters.tsv", sep="\t").parameterId
+        given = {
+            "model": str(place / "model.xml"),
+            "times": case.equations.times.tolist(),
+            "parameters": dict(zip(names, case.truth.tolist(), strict=True)),
+            "rtol": 1e-8,
+            "atol": 1e-10,
+        }
+        (place / "given.json").write_text(json.dumps(given), encoding="utf-8")
+        script = Path(__file__).parent / "peers" / "amici_sensitivities.py"
+        words = [str(python), str(script), str(place / "given.json"), folder]
+        told = answer(words, environment(python))
+    last = case.equations.course(case.truth)[:, -1]
+    apart = np.abs(np.array(list(told["ends"].values())) - last).max()
+    return {
+        "AMICI": told["seconds"],
+        "AMICI's compiling": told["compiling"],
+        "AMICI apart from SciPy": float(apart),
+    }
+
+
 def check(case: Case) -> dict[str, float]:
     """See above."""
     return {"check": timed(lambda: igpe.check(case.problem))[0]}
@@ -145,7 +199,18 @@ def estimate(case: Case) -> dict[str, float]:
     spent, result = timed(lambda: igpe.estimate(case.problem, certify=False, seed=0))
     pairs = zip(result.estimates, case.truth, strict=True)
     off = max(abs(e.value - t) / e.standard_error for e, t in pairs)
-    return {"estimate": spent, "largest error": off}
+    theirs, found = timed(lambda: solved(case.problem))
+    if found is None:
+        return {"estimate": spent, "largest error": off, "Pyomo and IPOPT": np.inf}
+    ends = [e.value for e in result.estimates]
+    errors = [e.standard_error for e in result.estimates]
+    apart = float(np.max(np.abs(found - ends) / errors))
+    return {
+        "estimate": spent,
+        "largest error": off,
+        "Pyomo and IPOPT": theirs,
+        "Pyomo and IPOPT apart from igpe": apart,
+    }
 
 
 def curve(case: Case) -> dict[str, float]:
@@ -181,9 +246,10 @@ def cases(what: str, given: argparse.Namespace) -> list[str]:
 def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
     """The rows of a section."""
 
-    def work(case: str) -> Answer:
+    def work(case: str, amici: Path | None) -> Answer:
         family, n = case.split()
-        figures_ = WORK[what](FAMILIES[family](int(n)))
+        made = FAMILIES[family](int(n))
+        figures_ = integrate(made, amici) if what == "integrate" else WORK[what](made)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {**figures_, "memory": most}
 
@@ -191,34 +257,42 @@ def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
         with TemporaryDirectory() as cache:  # nothing is compiled before
             os.environ["XDG_CACHE_HOME"] = cache
             store = given.store / f"{what}.jsonl" if given.store else None
-            answers = run_all(store, cases(what, given), work, LONGEST)
+            chosen = cases(what, given)
+            answers = run_all(store, chosen, partial(work, amici=given.amici), LONGEST)
         if what == "curve" and given.plot:
             drawn(answers, given.plot)
-        for case, answer in answers.items():
-            yield from _rows(what, case, answer)
+        for case in answers:
+            yield from _rows(what, case, answers[case])
         yield from _growth(answers)
 
     return rows
 
 
-def _rows(what: str, case: str, answer: Answer) -> Iterator[Row]:
+def _rows(what: str, case: str, found: Answer) -> Iterator[Row]:
     family, n = case.split()
-    if "killed" in answer or "crashed" in answer:
-        yield Row(case, f"{what}, not finished", answer.get("killed", np.nan), "s", "", False)
+    if "killed" in found or "crashed" in found:
+        yield Row(case, f"{what}, not finished", found.get("killed", np.nan), "s", "", False)
         return
     for name in FIGURES:
-        if name in answer:
+        if name in found:
             usual = {"check": CHECK, "first call": FIRST}.get(name)
             limit = LIMITS.get((name, family, int(n)), usual)
-            yield at_most(case, name, answer[name], "s", limit)
-    for peer, times in PEERS.items():
-        if peer in answer:
-            ratio, name = answer[peer] / answer["derivatives"], f"derivatives, {peer} over igpe"
-            is_large = int(n) >= 200
-            yield at_least(case, name, ratio, "-", times if is_large else 1 / 1.5)
-    if "largest error" in answer:
-        yield Row(case, "largest error in standard errors", answer["largest error"], "-", "", None)
-    yield at_most(case, f"memory, {what}", answer["memory"], "MiB", MEMORY)
+            yield at_most(case, name, found[name], "s", limit)
+    for peer, (ours, times) in PEERS.items():
+        if peer in found:
+            yield _faster(case, f"{ours}, {peer} over igpe", found[peer] / found[ours], times)
+    for name in WITHOUT_TARGET:
+        if name in found:
+            yield Row(case, name, found[name], "-", "", None)
+    yield at_most(case, f"memory, {what}", found["memory"], "MiB", MEMORY)
+
+
+def _faster(case: str, figure: str, ratio: float, large: float) -> Row:
+    """A peer's time over igpe's; there is no target between small and large models."""
+    n = int(case.split()[1])
+    if SMALL < n < LARGE:
+        return Row(case, figure, ratio, "-", "", None)
+    return at_least(case, figure, ratio, "-", large if n >= LARGE else LEAST)
 
 
 def _growth(answers: dict[str, Answer]) -> Iterator[Row]:
@@ -261,6 +335,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="sizes up to 100")
     parser.add_argument("--store", type=Path, help="folder that keeps answers, to resume from")
     parser.add_argument("--plot", type=Path, help="picture of the curves")
+    parser.add_argument("--amici", type=amici_python, default=None, help="a Python that has AMICI")
     parser.add_argument("--only", help="run only the cases whose name contains this text")
 
 

@@ -10,8 +10,10 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.dynamics.integrators.limits import allowed
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import from_many_starts
+from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.numerics.optima import distinct_estimates
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -90,6 +92,21 @@ def test_where_no_trial_can_be_simulated():
     found = MultiStart(trials=4, starts=2).estimate(problem, {})
     assert (found.status, found.objective) == (Status.INTEGRATION_BROKE, np.inf)
     assert "any of 4 trial points" in found.method
+
+
+@pytest.mark.parametrize(("slow", "searches"), [(1, 3), (3, 4)])
+def test_slow_trials_are_searched_from_only_if_most_are_slow(monkeypatch, slow, searches):
+    quick = PreparedShooting.cost
+    problem = CASE["consecutive"].problem()
+    points = problem.box.sobol(4, 0)[:slow]
+
+    def cost(self, x):
+        is_slow = any((x == point).all() for point in points)
+        return None if is_slow and allowed() is not None else quick(self, x)
+
+    monkeypatch.setattr(PreparedShooting, "cost", cost)
+    found = MultiStart(trials=4, starts=4).estimate(problem, {})
+    assert found.method.startswith(f"best of {searches} starts")
 
 
 def test_an_interrupt_keeps_the_searches_that_are_finished():

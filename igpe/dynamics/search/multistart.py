@@ -45,7 +45,8 @@ class MultiStart(Checked):
              points and searches from the best; with other methods, it searches from the first
              `starts` trial points
     trials   number of trial points; igpe takes them from a seeded Sobol sequence within the bounds
-    starts   number of local searches
+    starts   number of local searches; fewer if single shooting cannot simulate the model at so many
+             trial points, or only in many times the steps that other points need
     seed     seed of the Sobol sequence; the same seed gives the same result
     """
 
@@ -145,7 +146,8 @@ class MultiStart(Checked):
     def _best_trials(self, shooting: PreparedShooting) -> tuple[list[FloatArray], int | None]:
         """Trials that are searched from, best first, and what an integration then may take.
 
-        Those that take many steps are tried again only if too few do with less.
+        Those that take many steps are tried again only if fewer than half of the searches could
+        begin without them: there one evaluation may take seconds.
         """
         shooting.residuals.best.clear()
         trials = shooting.problem.box.sobol(self.trials, self.seed)
@@ -156,7 +158,7 @@ class MultiStart(Checked):
                     cost = shooting.cost(trials[k])
                     if cost is not None:
                         able[k] = cost
-            if len(able) >= min(self.starts, self.trials):
+            if 2 * len(able) >= min(self.starts, self.trials):
                 break
         best = sorted(able, key=lambda k: (able[k], k))[: self.starts]
         return [trials[k] for k in best], None if steps is None else FURTHER * steps

@@ -1,0 +1,56 @@
+"""AMICI's time of one course with its derivatives; run by AMICI's own Python.
+
+    python benchmarks/peers/amici_sensitivities.py GIVEN.json FOLDER
+
+GIVEN holds the path of an SBML model, the times, values of the parameters by their identifiers, and
+tolerances; FOLDER is where the compiled model goes. Derivatives by these parameters are taken
+forward. Prints one line of JSON: version, processor seconds of import and compiling (children's
+too), seconds of a course, and the final values of the states by their identifiers.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+CALLS = 3
+
+
+def main() -> None:
+    """Import, compile, call."""
+    import amici
+    from amici.importers.sbml import SbmlImporter
+    from amici.sim.sundials import SensitivityMethod, SensitivityOrder, run_simulation
+
+    given, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    began = sum(os.times()[:4])
+    SbmlImporter(given["model"]).sbml2amici(
+        "sized", folder / "model", verbose=False, observation_model=[]
+    )
+    model = amici.import_model_module("sized", folder / "model").get_model()
+    compiling = sum(os.times()[:4]) - began
+    for name, value in given["parameters"].items():
+        model.set_free_parameter_by_id(name, value)
+    free = list(model.get_free_parameter_ids())
+    model.set_parameter_list([free.index(name) for name in given["parameters"]])
+    model.set_timepoints(given["times"])
+    solver = model.create_solver()
+    solver.set_relative_tolerance(given["rtol"])
+    solver.set_absolute_tolerance(given["atol"])
+    solver.set_max_steps(1_000_000)
+    solver.set_sensitivity_order(SensitivityOrder.first)
+    solver.set_sensitivity_method(SensitivityMethod.forward)
+    spent = []
+    for _ in range(CALLS):
+        began = time.process_time()
+        result = run_simulation(model, solver)
+        spent.append(time.process_time() - began)
+    assert result.status == 0, f"AMICI failed with status {result.status}"
+    ends = dict(zip(model.get_state_ids(), map(float, result.x[-1]), strict=True))
+    printed = {"version": amici.__version__, "compiling": compiling}
+    print(json.dumps(printed | {"seconds": sorted(spent)[CALLS // 2], "ends": ends}))
+
+
+if __name__ == "__main__":
+    main()
