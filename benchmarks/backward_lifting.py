@@ -37,7 +37,7 @@ from pyomo import dae
 
 import igpe
 from igpe.core.arrays import FloatArray
-from igpe.numerics.least_squares.chains.chains import Lifted
+from igpe.numerics.least_squares.chains import Lifted
 
 SPECIES, SIGMA = 20, 0.02
 NAMES = [f"x[{i}]" for i in range(SPECIES)]

@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, condensed
+from igpe.numerics.least_squares.chains import Chain, Chained, condensed
 
 STATES = UNKNOWNS = 4
 COUNTS = (10, 100, 1_000, 10_000)

@@ -41,8 +41,8 @@ import igpe
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.reweighting import weighted_at
+from igpe.numerics.covariance import Uncertainty, uncertainty
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.losses import (
     AR1,
     L1,

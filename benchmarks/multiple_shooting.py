@@ -42,12 +42,12 @@ from intervals import lorenz, ring, side_by_side
 
 import igpe
 from igpe.core.estimates import Horizon
+from igpe.numerics.covariance import uncertainty
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, condensed
-from igpe.numerics.least_squares.chains.proposal import proposal, simplified
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
-from igpe.numerics.statistics.covariance import uncertainty
+from igpe.numerics.least_squares.chains import Chain, Chained, condensed
+from igpe.numerics.least_squares.proposal import proposal, simplified
+from igpe.numerics.least_squares.soft_links import SoftLinks
 
 ALIKE, ALIKE_CALCIUM = 1e-3, 1e-2
 ENDED = (igpe.Status.CONVERGED, igpe.Status.BEST_OF_SEVERAL)

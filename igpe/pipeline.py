@@ -9,7 +9,7 @@ import numpy as np
 
 from igpe.algebraic.curves import Curves, series_of, smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
-from igpe.core.arguments import require
+from igpe.core.arguments import POSITIVE, or_none, require
 from igpe.core.box import Box
 from igpe.core.deadline import (
     Deadline,
@@ -25,7 +25,6 @@ from igpe.core.deadline import (
 )
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
-from igpe.core.fields import POSITIVE, or_none
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.limits import allowance

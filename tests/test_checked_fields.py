@@ -1,4 +1,4 @@
-"""Fields that check themselves (`igpe.core.fields`)."""
+"""Fields that check themselves (`igpe.core.arguments`)."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,8 +6,7 @@ from typing import Annotated
 import numpy as np
 import pytest
 
-from igpe.core.errors import ProblemError
-from igpe.core.fields import (
+from igpe.core.arguments import (
     Checked,
     Count,
     CountFrom1,
@@ -20,6 +19,7 @@ from igpe.core.fields import (
     instance_of,
     one_of,
 )
+from igpe.core.errors import ProblemError
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ import pytest
 import scipy.linalg  # noqa: F401 - loads SciPy's own library
 from threadpoolctl import ThreadpoolController
 
-from igpe.core.deadline import session
-from igpe.core.threads import one_thread
+from igpe.core.deadline import one_thread, session
 
 MORE = 2
 

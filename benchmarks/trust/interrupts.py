@@ -34,7 +34,7 @@ from igpe.algebraic.projected import _LocalSearches
 from igpe.core.deadline import Session
 from igpe.dynamics.shooting.multiple.chains import Chains
 from igpe.dynamics.shooting.residuals import Best
-from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
+from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from trust.run import Answer, run
 
 MOMENTS, LONGEST, SECONDS = 6, 12.0, 2.0

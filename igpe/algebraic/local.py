@@ -16,10 +16,10 @@ from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.numerics import optima
+from igpe.numerics.covariance import determined
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import Landscape, spread
-from igpe.numerics.statistics.covariance import determined
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,11 @@ callbacks of weak references) it is raised once more.
 
 In other threads than the main one there are no signals: there `require_going_on` alone ends a
 search.
+
+Linear algebra has one thread while igpe computes. igpe factorises many small matrices. OpenBLAS and
+MKL share each one out among all processors, which then wait for one another: a search for
+Bachmann's 113 unknowns took 60 s of a processor by two threads of a busy machine, and 3.7 s by one.
+Parallel work is that of processes (`igpe.tasks`).
 """
 
 import signal
@@ -26,12 +31,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
 from igpe.core.status import Status
-from igpe.core.threads import one_thread
 
 At = TypeVar("At")
 Found = TypeVar("Found")
@@ -336,3 +341,30 @@ def deferred(*, last: bool = False) -> Iterator[None]:
 def finishing() -> AbstractContextManager[None]:
     """Ctrl-C inside is remembered only: what is done inside makes an answer of what there is."""
     return deferred(last=True)
+
+
+_lock = threading.Lock()
+_inside: list[Any] = []  # limits of the calls at work; the first one knows how many threads were
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Give BLAS one thread in the block; the last overlapping call restores its threads."""
+    with _lock:
+        _inside.append(None if _inside else _libraries().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _lock:
+            if len(_inside) == 1:
+                _inside[0].restore_original_limits()
+            _inside.pop()
+
+
+@cache
+def _libraries() -> Any:
+    """The libraries that are loaded: NumPy's and SciPy's, which has one of its own."""
+    import scipy.linalg  # noqa: F401, PLC0415 - loads it
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - takes 0.1 s, with the search
+
+    return ThreadpoolController()

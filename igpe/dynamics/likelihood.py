@@ -24,12 +24,12 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.multiple.chains import chains_of
 from igpe.dynamics.shooting.residuals import Broken, Run, deviations, runs_of
 from igpe.dynamics.shooting.spectral import spectral_blocks
+from igpe.numerics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
-from igpe.numerics.least_squares.chains.chains import Chained, condensed
-from igpe.numerics.statistics.censoring import below, information, mills
-from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise, uncertainty
+from igpe.numerics.least_squares.chains import Chained, condensed
 from igpe.problem.experiment import Experiment
+from igpe.problem.noise.censored import below, information, mills
 from igpe.problem.problem import Problem
 
 

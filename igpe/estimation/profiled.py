@@ -26,9 +26,9 @@ from igpe.estimation.equally_good import led_by, with_own_weights
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import FROM_PROFILE, Steps
 from igpe.estimation.summary import summarise
+from igpe.numerics.covariance import allowed_rise, strongly_correlated
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import is_same_objective
-from igpe.numerics.statistics.covariance import allowed_rise, strongly_correlated
 from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result

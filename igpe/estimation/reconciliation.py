@@ -23,7 +23,7 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.markup import Rows, Shown, listed, number
 from igpe.core.names import in_words
 from igpe.estimation.balances import Balance, conserved, elemental, read_balances
-from igpe.numerics.statistics.reconciliation import Balances, Found, Search, Sheet, independent
+from igpe.numerics.reconciliation import Balances, Found, Search, Sheet, independent
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

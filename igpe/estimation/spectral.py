@@ -37,9 +37,9 @@ from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.spectral import SpectralBlock
+from igpe.numerics.covariance import Uncertainty
+from igpe.numerics.lack_of_fit import Tested, all_tests
 from igpe.numerics.mixtures import Unmixed, moved_rows, separated
-from igpe.numerics.statistics.covariance import Uncertainty
-from igpe.numerics.statistics.lack_of_fit import Tested, all_tests
 from igpe.problem.problem import Problem
 from igpe.problem.singular_values import contributions
 from igpe.problem.spectra import FLOOR, Spectra

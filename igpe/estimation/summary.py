@@ -31,9 +31,9 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import LATER, Steps
 from igpe.estimation.tables import curves, fitted
+from igpe.numerics.covariance import Uncertainty, chi_squared_probability
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
-from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.card import problem_equations
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate

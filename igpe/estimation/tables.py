@@ -18,7 +18,7 @@ from igpe.dynamics.simulation import beyond_bounds
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
-from igpe.numerics.statistics.covariance import Uncertainty, root
+from igpe.numerics.covariance import Uncertainty, root
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import standardised

@@ -19,10 +19,10 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.numerics.covariance import determined
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.statistics.covariance import determined
 
 SAME = 1e-3  # relative difference of values, or of objectives, of one optimum
 LIKELIHOOD = 0.02  # of -2 log L, whose size says nothing, as units of the measurements shift it

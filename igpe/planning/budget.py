@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.arguments import is_finite, shown
+from igpe.core.arguments import Checked, Flag, NotNegative, Positive, is_finite, shown
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.fields import Checked, Flag, NotNegative, Positive
 from igpe.planning.planned_model import PlannedModel
 from igpe.problem.inputs import Table
 

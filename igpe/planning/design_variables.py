@@ -12,15 +12,22 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.core.arguments import is_finite, shown
+from igpe.core.arguments import (
+    Checked,
+    CountOrNone,
+    Flag,
+    NotNegative,
+    PositiveOrNone,
+    is_finite,
+    shown,
+)
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
-from igpe.core.fields import Checked, CountOrNone, Flag, NotNegative, PositiveOrNone
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import Weights
-from igpe.numerics.statistics.covariance import directions
+from igpe.numerics.covariance import directions
 from igpe.problem.building import Builder, build
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue, Table, linear_input, step_input

@@ -24,7 +24,7 @@ from scipy.special import logsumexp, softmax
 from igpe.core.arguments import shown
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ProblemError
-from igpe.numerics.statistics.covariance import RANK, directions
+from igpe.numerics.covariance import RANK, directions
 
 
 @runtime_checkable

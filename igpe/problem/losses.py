@@ -11,9 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from igpe.core.arguments import is_finite, is_number, shown
+from igpe.core.arguments import Checked, Positive, Rule, is_finite, is_number, shown
 from igpe.core.errors import ProblemError
-from igpe.core.fields import Checked, Positive, Rule
 from igpe.core.markup import counted
 from igpe.problem.noise.censored import Censored
 from igpe.problem.noise.correlated import AR1, Correlated

@@ -27,9 +27,9 @@ from igpe.core.markup import (
     wide,
 )
 from igpe.core.status import Status
+from igpe.numerics.covariance import strongly_correlated
+from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
-from igpe.numerics.statistics.covariance import strongly_correlated
-from igpe.numerics.statistics.lack_of_fit import CLEAR
 from igpe.results.details import details, word
 from igpe.results.residual_table import DOUBTFUL, LACK, UNJUDGED, probability
 from igpe.results.result_data import TOO_COARSE, Parameter, ResultData, has_better, rounding

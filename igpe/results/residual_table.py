@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arrays import FloatArray, IntArray, typical
-from igpe.numerics.statistics.covariance import chi_squared_probability
-from igpe.numerics.statistics.lack_of_fit import (
+from igpe.numerics.covariance import chi_squared_probability
+from igpe.numerics.lack_of_fit import (
     CLEAR,
     ODD,
     Tested,

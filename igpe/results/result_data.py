@@ -14,8 +14,8 @@ from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns
 from igpe.core.names import Suggesting
 from igpe.core.status import Status
+from igpe.numerics.covariance import combinations, correlation, ellipse
 from igpe.numerics.optima import is_same_objective
-from igpe.numerics.statistics.covariance import combinations, correlation, ellipse
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.residual_table import (
     Adequacy,

@@ -27,7 +27,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate
 from igpe.equations.fingerprint import fingerprint
 from igpe.estimation.settings import Settings
-from igpe.numerics.statistics.lack_of_fit import CLOSE, FAR
+from igpe.numerics.lack_of_fit import CLOSE, FAR
 from igpe.pipeline import estimate
 from igpe.planning.discrimination import RivalPlan, discriminate
 from igpe.problem.experiment import Unknown

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Count, CountFrom1
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.smoothing.base import Smooth, Smoother, description
 from igpe.smoothing.gcv_spline import GcvSpline
 

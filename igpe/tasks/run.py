@@ -11,9 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from igpe.core.arguments import is_count
+from igpe.core.arguments import Checked, PositiveOrNone, Rule, instance_of, is_count, or_none
 from igpe.core.errors import DataError, IgpeError, ProblemError
-from igpe.core.fields import Checked, PositiveOrNone, Rule, instance_of, or_none
 from igpe.core.files import read_json
 from igpe.core.json_form import plain
 from igpe.core.status import Status

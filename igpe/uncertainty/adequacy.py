@@ -11,14 +11,13 @@ from scipy.linalg import null_space
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted
-from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.statistics.covariance import (
+from igpe.numerics.covariance import (
     chi_squared_probability,
     directions,
     leverage,
     weak_sentences,
 )
-from igpe.numerics.statistics.lack_of_fit import (
+from igpe.numerics.lack_of_fit import (
     ODD,
     Evidence,
     FitResiduals,
@@ -26,6 +25,7 @@ from igpe.numerics.statistics.lack_of_fit import (
     lack_of_fit,
     runs_test,
 )
+from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import (
     ADEQUATE,

@@ -24,7 +24,7 @@ from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
-from igpe.numerics.statistics.covariance import influence, leverage
+from igpe.numerics.covariance import influence, leverage
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_draws

@@ -15,21 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.arguments import is_finite, require, require_mapping
+from igpe.core.arguments import FRACTION, is_finite, require, require_mapping
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
-from igpe.core.fields import FRACTION
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import held_weights, weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
 FEW = 30  # iterations

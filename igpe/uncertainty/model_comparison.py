@@ -12,7 +12,7 @@ from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.names import in_words
-from igpe.numerics.statistics.lack_of_fit import CLOSE, FAR, akaike_weights
+from igpe.numerics.lack_of_fit import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 

@@ -26,7 +26,7 @@ from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.residuals import Residuals, Run
 from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.statistics.covariance import root
+from igpe.numerics.covariance import root
 from igpe.problem.noise.sigma import NoiseModel
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot

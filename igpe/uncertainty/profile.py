@@ -27,7 +27,7 @@ from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
-from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
+from igpe.numerics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_profiles

@@ -28,7 +28,7 @@ from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.statistics.covariance import root
+from igpe.numerics.covariance import root
 from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot

@@ -9,7 +9,7 @@ from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.local import LinearRoute, LocalSearch
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.numerics.statistics.covariance import determined
+from igpe.numerics.covariance import determined
 
 RANDOM = np.random.default_rng(6)
 

@@ -18,9 +18,9 @@ from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.chains import Lifted, Point, condensed
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
+from igpe.numerics.least_squares.backward_lifting import BackwardLifting
+from igpe.numerics.least_squares.chains import Lifted, Point, condensed
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Huber
 from igpe.problem.problem import Problem

@@ -19,7 +19,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.multiple.chains import chains_of
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
-from igpe.numerics.least_squares.chains.chains import Point
+from igpe.numerics.least_squares.chains import Point
 from igpe.problem.events import Event
 
 TIMES = np.linspace(0.0, 10.0, 21)

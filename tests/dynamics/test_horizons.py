@@ -19,10 +19,10 @@ from igpe.dynamics.shooting.incremental.horizons import (
     reaches,
     relaxed,
 )
+from igpe.numerics.covariance import uncertainty
 from igpe.numerics.least_squares.active import undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.statistics.covariance import uncertainty
 from igpe.problem.experiment import Experiment
 
 

@@ -19,9 +19,9 @@ from igpe.dynamics.shooting.multiple.chains import node_times
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.least_squares.chains.chains import Point, condensed
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
-from igpe.numerics.statistics.covariance import uncertainty
+from igpe.numerics.covariance import uncertainty
+from igpe.numerics.least_squares.chains import Point, condensed
+from igpe.numerics.least_squares.soft_links import SoftLinks
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem

@@ -11,10 +11,10 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
+from igpe.numerics.least_squares.soft_links import SoftLinks
 
 DECAY = next(c for c in ZOO if c.name == "decay")
 

@@ -14,9 +14,9 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.numerics.least_squares.chains.chains import Point
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.numerics.statistics.covariance import uncertainty
+from igpe.numerics.covariance import uncertainty
+from igpe.numerics.least_squares.chains import Point
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import step_input
 from igpe.problem.losses import L1

@@ -17,8 +17,8 @@ from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.least_squares.chains.chains import Chain, Reduced
-from igpe.numerics.least_squares.chains.proposal import proposal, simplified
+from igpe.numerics.least_squares.chains import Chain, Reduced
+from igpe.numerics.least_squares.proposal import proposal, simplified
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Huber
 from igpe.problem.problem import Problem

@@ -15,9 +15,9 @@ import rikitake
 
 import igpe
 from igpe.core.estimates import Horizon
+from igpe.numerics.covariance import uncertainty
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
-from igpe.numerics.statistics.covariance import uncertainty
+from igpe.numerics.least_squares.soft_links import SoftLinks
 
 pytestmark = pytest.mark.paper
 ONCE = igpe.search.Restarts(count=0)

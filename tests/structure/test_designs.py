@@ -8,7 +8,7 @@ from known_models import Known
 
 import igpe
 from igpe.estimation.summary import rank_notes
-from igpe.numerics.statistics.covariance import uncertainty
+from igpe.numerics.covariance import uncertainty
 from igpe.structure.identifiability.identifiability import Identifiable
 from igpe.structure.series.field import local_echelon
 

@@ -12,10 +12,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
-from igpe.core.deadline import stopped
-from igpe.core.estimates import Estimate
-from igpe.core.fields import (
+from igpe.core.arguments import (
     NOT_NEGATIVE,
     Checked,
     Count,
@@ -24,6 +21,9 @@ from igpe.core.fields import (
     instance_of,
     or_none,
 )
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import stopped
+from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.guess import first_meshes

@@ -4,8 +4,8 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
+from igpe.core.arguments import Positive
 from igpe.core.arrays import FloatArray
-from igpe.core.fields import Positive
 from igpe.dynamics.integrators.base import Integrator, Intervals
 from igpe.dynamics.integrators.lock_step import LockStep, LockStepIntervals
 from igpe.dynamics.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals

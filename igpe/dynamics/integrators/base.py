@@ -19,9 +19,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.arguments import is_count, is_number
+from igpe.core.arguments import Checked, Positive, Rule, is_count, is_number
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.core.fields import Checked, Positive, Rule
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Batched
 from igpe.dynamics.integrators.cut import Cut

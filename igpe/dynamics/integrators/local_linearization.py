@@ -21,9 +21,8 @@ import casadi as ca
 import numpy as np
 from scipy.linalg import expm
 
-from igpe.core.arguments import is_number
+from igpe.core.arguments import Positive, Rule, is_number
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.fields import Positive, Rule
 from igpe.dynamics.integrators.augmented import Augmented, Batched
 from igpe.dynamics.integrators.lock_step import LockStep, PieceState, Step, Stepper
 

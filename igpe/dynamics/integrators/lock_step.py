@@ -11,8 +11,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import Positive
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.fields import Positive
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Augmented, Batched, augmented, started_anywhere
 from igpe.dynamics.integrators.base import (

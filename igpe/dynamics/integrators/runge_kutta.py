@@ -18,9 +18,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import casadi as ca
 import numpy as np
 
+from igpe.core.arguments import Positive, instance_of
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import deferred, stopped
-from igpe.core.fields import Positive, instance_of
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import (
     Integrator,

@@ -20,13 +20,22 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.special import chdtri
 
-from igpe.core.arguments import SHORT, digest, is_count, is_number, require
+from igpe.core.arguments import (
+    SHORT,
+    Checked,
+    Count,
+    CountFrom1,
+    Fraction,
+    digest,
+    is_count,
+    is_number,
+    require,
+)
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.estimates import Estimate, Horizon, estimate_of, estimate_row
-from igpe.core.fields import Checked, Count, CountFrom1, Fraction
 from igpe.core.json_form import checked_types
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance, allowed

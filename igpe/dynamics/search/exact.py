@@ -1,5 +1,5 @@
 """Searches of multiple shooting that match the segments exactly: `MultipleShooting(search=...)`."""
 
-from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
+from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 
 __all__ = ["BackwardLifting"]

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Count, CountFrom1
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
-from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance

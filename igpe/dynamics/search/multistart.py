@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Count, CountFrom1
 from igpe.core.arrays import FloatArray
 from igpe.core.estimates import Estimate
-from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.engine import (

@@ -29,6 +29,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import ROUGHLY, is_large
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.numerics.covariance import root
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.bounded import bounded_solution
@@ -42,7 +43,6 @@ from igpe.numerics.optima import (
     profiled,
     spread,
 )
-from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
 
 TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from

@@ -51,10 +51,10 @@ from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares, stacked
-from igpe.numerics.statistics.censoring import below
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Prior
 from igpe.problem.measurements import Measurements
+from igpe.problem.noise.censored import below
 from igpe.problem.problem import Problem
 
 OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration

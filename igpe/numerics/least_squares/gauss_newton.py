@@ -38,9 +38,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Count, Flag, NotNegative, Positive
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.core.fields import Checked, Count, Flag, NotNegative, Positive
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Fit, Linearised, Logarithms, Residual, floors
 from igpe.numerics.least_squares.bounded import bounded_solution

@@ -19,10 +19,9 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from igpe.core.arguments import is_finite
+from igpe.core.arguments import Checked, PositiveOrNone, Rule, is_finite, or_none
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.fields import Checked, PositiveOrNone, Rule, or_none
 
 MOST = 0.99  # an estimated correlation: beyond it the model is wrong
 EVEN = 1e-6  # relative difference of spacings that are one

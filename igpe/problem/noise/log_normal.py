@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Positive
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
-from igpe.core.fields import Checked, Positive
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Fraction, Positive
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.fields import Checked, Fraction, Positive
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart

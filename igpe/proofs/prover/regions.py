@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from igpe.core.arguments import require
+from igpe.core.arguments import FLAG, FRACTION, POSITIVE, require
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import EstimationFailed, ProblemError
-from igpe.core.fields import FLAG, FRACTION, POSITIVE
 from igpe.core.progress import Progress, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.shooting.base import require_start

@@ -4,8 +4,8 @@ import numpy as np
 
 from igpe.core.box import Box
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point
-from igpe.numerics.least_squares.chains.proposal import Space
+from igpe.numerics.least_squares.chains import Chain, Chained, Point
+from igpe.numerics.least_squares.proposal import Space
 
 
 def random_chain(rng, count, n_x, n, rows):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from chain_zoo import Ricker, dense, flat, keeping, point_of, random_chained, space_of
 
-from igpe.numerics.least_squares.chains.chains import condensed
-from igpe.numerics.least_squares.chains.proposal import proposal, simplified
+from igpe.numerics.least_squares.chains import condensed
+from igpe.numerics.least_squares.proposal import proposal, simplified
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -6,9 +6,9 @@ from chain_zoo import Ricker, dense, flat, point_of, random_chained, space_of
 from scipy.optimize import least_squares, minimize
 
 from igpe.core.status import Status
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.numerics.least_squares.chains.proposal import gap_length, proposal, simplified
-from igpe.numerics.least_squares.chains.soft_links import Normal, SoftLinks
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
+from igpe.numerics.least_squares.proposal import gap_length, proposal, simplified
+from igpe.numerics.least_squares.soft_links import Normal, SoftLinks
 
 TRUTH = (3.0, 1.5, 0.2)
 FAR = (8.0, 4.0, 0.2)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import LinearConstraint, lsq_linear, minimize
 
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.proposal import Rows, inverse
+from igpe.numerics.least_squares.proposal import Rows, inverse
 
 
 def problem(seed, n=4, m=12, limits=5):

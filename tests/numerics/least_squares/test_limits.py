@@ -7,9 +7,9 @@ from scipy.optimize import minimize
 
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import Chained, Limits
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, descend
-from igpe.numerics.least_squares.chains.proposal import (
+from igpe.numerics.least_squares.chains import Chained, Limits
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton, descend
+from igpe.numerics.least_squares.proposal import (
     Rows,
     inverse,
     missed_length,

@@ -7,10 +7,10 @@ from scipy.optimize import approx_fprime, least_squares, linprog
 
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import PLAIN, Linearised, Robust
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, Point
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.numerics.least_squares.chains.proposal import proposal
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.least_squares.chains import Chain, Chained, Point
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
+from igpe.numerics.least_squares.proposal import proposal
+from igpe.numerics.least_squares.soft_links import SoftLinks
 
 TRUTH = (3.0, 1.5, 0.2)
 

@@ -41,9 +41,9 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Simulation
 from igpe.dynamics.shooting.residuals import Run
+from igpe.numerics.covariance import RANK
 from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
-from igpe.numerics.statistics.covariance import RANK
 from igpe.problem.experiment import Experiment
 
 

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import Checked, Flag
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate, Horizon
-from igpe.core.fields import Checked, Flag
 from igpe.core.markup import counted
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic

@@ -45,7 +45,7 @@ from igpe.dynamics.shooting.residuals import (
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import PLAIN, Fit, Robust
-from igpe.numerics.least_squares.chains.chains import (
+from igpe.numerics.least_squares.chains import (
     Affine,
     Chain,
     Chained,

@@ -24,7 +24,7 @@ from igpe.dynamics.integrators.cut import interval_of
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
-from igpe.numerics.least_squares.chains.chains import Limits
+from igpe.numerics.least_squares.chains import Limits
 from igpe.problem.inputs import evaluate
 from igpe.problem.problem import Problem
 

@@ -1,7 +1,7 @@
 """Multiple shooting: intervals that begin at nodes of their own and meet in the end.
 
-Continuation from free nodes (`chains/soft_links`), then generalised Gauss-Newton with
-exact matching (`chains/generalised`; Bock 1981, Peifer and Timmer 2007), then a look at
+Continuation from free nodes (`least_squares/soft_links`), then generalised Gauss-Newton with
+exact matching (`least_squares/generalised`; Bock 1981, Peifer and Timmer 2007), then a look at
 chi squared: a fit that the measurement errors do not explain is a wrong minimum, and the search
 begins again with tighter links, with more intervals, and from elsewhere.
 """
@@ -15,12 +15,20 @@ from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from igpe.core.arguments import is_finite, shown
+from igpe.core.arguments import (
+    Checked,
+    CountFrom1,
+    Flag,
+    PositiveOrNone,
+    Rule,
+    instance_of,
+    is_finite,
+    shown,
+)
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import Deadline, finishing, interruptible
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.fields import Checked, CountFrom1, Flag, PositiveOrNone, Rule, instance_of
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
@@ -66,12 +74,12 @@ from igpe.dynamics.shooting.residuals import (
     untouched,
 )
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
+from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.base import Fit
-from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.chains import Point
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.numerics.least_squares.chains.proposal import Space
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.least_squares.chains import Point
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
+from igpe.numerics.least_squares.proposal import Space
+from igpe.numerics.least_squares.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 

@@ -18,13 +18,13 @@ from igpe.dynamics.search.engine import Attempt
 from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
 from igpe.dynamics.shooting.multiple.chains import Chains, Given
 from igpe.dynamics.shooting.residuals import unmeasured
+from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, Robust, floors
-from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.chains import Chain, Chained, Limits, Point
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, Outcome
-from igpe.numerics.least_squares.chains.proposal import Space, gap_length, missed_length
-from igpe.numerics.least_squares.chains.soft_links import SoftLinks
+from igpe.numerics.least_squares.chains import Chain, Chained, Limits, Point
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton, Outcome
+from igpe.numerics.least_squares.proposal import Space, gap_length, missed_length
+from igpe.numerics.least_squares.soft_links import SoftLinks
 from igpe.problem.problem import Problem
 
 CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is active

@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from igpe.core.arguments import Checked, CountFrom1, NotNegative
 from igpe.core.arrays import FloatArray
-from igpe.core.fields import Checked, CountFrom1, NotNegative
 from igpe.core.status import Status
 from igpe.numerics.least_squares.bounded import RIDGE, least
-from igpe.numerics.least_squares.chains.chains import (
+from igpe.numerics.least_squares.chains import (
     Chain,
     Chained,
     Evaluate,
@@ -39,14 +39,14 @@ from igpe.numerics.least_squares.chains.chains import (
     Watch,
     unwatched,
 )
-from igpe.numerics.least_squares.chains.generalised import (
+from igpe.numerics.least_squares.generalised import (
     MEET,
     GeneralisedGaussNewton,
     Outcome,
     rests,
     tame,
 )
-from igpe.numerics.least_squares.chains.proposal import (
+from igpe.numerics.least_squares.proposal import (
     Proposal,
     Space,
     gap_length,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.statistics.lack_of_fit import FitResiduals, lack_of_fit
+from igpe.numerics.lack_of_fit import FitResiduals, lack_of_fit
 
 CASES = 120
 TIMES = np.linspace(0.25, 3.0, 12)
@@ -112,9 +112,9 @@ def test_two_measurements_of_unknown_sigma_show_nothing():
 def test_many_residuals_are_simulated_in_blocks(monkeypatch):
     one = residuals(np.random.default_rng(16))
     whole = lack_of_fit(one)
-    monkeypatch.setattr("igpe.numerics.statistics.lack_of_fit.BLOCK", 48 * 100)
+    monkeypatch.setattr("igpe.numerics.lack_of_fit.BLOCK", 48 * 100)
     parts = lack_of_fit(one)
     assert parts.p == pytest.approx(whole.p, abs=0.05)  # other random numbers
     assert parts.mean == pytest.approx(whole.mean, rel=0.1)
-    monkeypatch.setattr("igpe.numerics.statistics.lack_of_fit.MOST_NUMBERS", 1)
+    monkeypatch.setattr("igpe.numerics.lack_of_fit.MOST_NUMBERS", 1)
     assert lack_of_fit(one).p == pytest.approx(whole.p, abs=0.08)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.statistics.covariance import combinations, ellipse, weak_sentences
+from igpe.numerics.covariance import combinations, ellipse, weak_sentences
 
 NAMES = ["k2", "kc", "E"]
 

@@ -33,7 +33,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.box import Box
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import (
+from igpe.numerics.least_squares.chains import (
     Chained,
     Condensed,
     Evaluate,

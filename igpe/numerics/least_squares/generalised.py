@@ -25,12 +25,11 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from igpe.core.arguments import is_finite
+from igpe.core.arguments import Checked, CountFrom1, NotNegative, Rule, is_finite
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.core.fields import Checked, CountFrom1, NotNegative, Rule
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import (
+from igpe.numerics.least_squares.chains import (
     Chained,
     Evaluate,
     Point,
@@ -38,7 +37,7 @@ from igpe.numerics.least_squares.chains.chains import (
     condensed,
     unwatched,
 )
-from igpe.numerics.least_squares.chains.proposal import (
+from igpe.numerics.least_squares.proposal import (
     Proposal,
     Space,
     gap_length,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from igpe.numerics.statistics.covariance import chi_squared_probability, correlation, uncertainty
+from igpe.numerics.covariance import chi_squared_probability, correlation, uncertainty
 
 RANDOM = np.random.default_rng(11)
 DESIGN = np.column_stack([np.ones(12), np.linspace(0.0, 1.0, 12), np.linspace(-1, 1, 12) ** 2])

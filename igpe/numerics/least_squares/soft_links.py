@@ -24,11 +24,10 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solveh_banded
 
-from igpe.core.arguments import is_finite
+from igpe.core.arguments import Checked, NotNegative, Positive, Rule, is_finite
 from igpe.core.arrays import FloatArray
-from igpe.core.fields import Checked, NotNegative, Positive, Rule
 from igpe.numerics.least_squares.base import Robust
-from igpe.numerics.least_squares.chains.chains import (
+from igpe.numerics.least_squares.chains import (
     Chain,
     Chained,
     Evaluate,
@@ -36,7 +35,7 @@ from igpe.numerics.least_squares.chains.chains import (
     Watch,
     unwatched,
 )
-from igpe.numerics.least_squares.chains.proposal import Space
+from igpe.numerics.least_squares.proposal import Space
 
 Weights: TypeAlias = tuple[FloatArray, ...]
 """For each chain (n_x,) weights of its squared gaps."""

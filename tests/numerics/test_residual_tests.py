@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import shapiro
 
-from igpe.numerics.statistics.lack_of_fit import (
+from igpe.numerics.lack_of_fit import (
     all_tests,
     ljung_box,
     normality,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.statistics.covariance import influence, leverage, root
+from igpe.numerics.covariance import influence, leverage, root
 
 RANDOM = np.random.default_rng(5)
 J = RANDOM.normal(size=(15, 4)) * [1.0, 1e6, 1e-6, 1.0]
