@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from figures import MODELS, Row, at_least, at_most, command
 
 import igpe
-from igpe.structure.identifiability.identifiability import (
+from igpe.structure.identifiability import (
     Identifiable,
     identifiability,
     moved_unknowns,

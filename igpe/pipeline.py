@@ -75,7 +75,7 @@ from igpe.estimation.summary import summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
-from igpe.structure.identifiability.identifiability import MOST_WORK, Access
+from igpe.structure.identifiability import MOST_WORK, Access
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.tasks.executors import Workers

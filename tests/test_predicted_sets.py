@@ -9,7 +9,7 @@ from pyomo import dae
 import igpe
 from igpe.core.box import Box
 from igpe.estimation.equally_good import predicted
-from igpe.structure.identifiability.solutions import Alternatives
+from igpe.structure.solutions import Alternatives
 
 pytestmark = pytest.mark.thorough
 

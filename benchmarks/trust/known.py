@@ -15,7 +15,7 @@ from typing import Any
 from figures import Row, at_least, at_most
 
 import igpe
-from igpe.structure.identifiability.identifiability import Identifiable
+from igpe.structure.identifiability import Identifiable
 from trust.run import Answer, run
 
 LEAST = 100  # models

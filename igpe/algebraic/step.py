@@ -40,8 +40,8 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate, just_before
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import description
-from igpe.structure.identifiability.identifiability import Access
-from igpe.structure.identifiability.posed import PosedEquations
+from igpe.structure.identifiability import Access
+from igpe.structure.posed import PosedEquations
 from igpe.structure.structure import Structure
 from igpe.structure.subsystems import Member, SlopeGroup
 

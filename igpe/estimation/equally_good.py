@@ -44,7 +44,7 @@ from igpe.results.answer import SEARCHED
 from igpe.results.dynamic_certificate import DynamicCertificate
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
-from igpe.structure.identifiability.solutions import Alternatives
+from igpe.structure.solutions import Alternatives
 
 TRIALS = 40  # points that equations are solved from
 MOST_PREDICTED = 8  # solutions of one group of unknowns

@@ -9,7 +9,7 @@ from igpe.algebraic.step import Algebraic
 from igpe.core.estimates import Estimate
 from igpe.dynamics.shooting.refine import Refined
 from igpe.problem.problem import Problem
-from igpe.structure.identifiability.solutions import Alternatives
+from igpe.structure.solutions import Alternatives
 from igpe.structure.structure import Structure
 
 BETTER = "the search for other optima"

@@ -40,15 +40,15 @@ from igpe.results.dynamic_certificate import Certificate
 from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result import Result
 from igpe.results.result_data import LIKELIHOOD, Candidate, Combined, Optimum, Parameter
-from igpe.structure.identifiability.identifiability import (
+from igpe.structure.identifiability import (
     Access,
     Identifiability,
     Identifiable,
     identifiability,
 )
-from igpe.structure.identifiability.posed import of_errors_alone, pose
-from igpe.structure.identifiability.solutions import Alternatives
+from igpe.structure.posed import of_errors_alone, pose
 from igpe.structure.report import besides, sentence
+from igpe.structure.solutions import Alternatives
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings

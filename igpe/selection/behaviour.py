@@ -31,8 +31,8 @@ from igpe.equations.operations import UnknownOperation
 from igpe.equations.symbols import stack
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
-from igpe.structure.identifiability.posed import expand, pose
-from igpe.structure.identifiability.sensitivity_rows import MARGIN, SeriesStart, TooMany
+from igpe.structure.posed import expand, pose
+from igpe.structure.sensitivity_rows import MARGIN, SeriesStart, TooMany
 from igpe.structure.series.field import POINTS, Singular
 from igpe.structure.series.graph import Dynamics
 from igpe.structure.series.ideal import Ideal, ModularPolynomial, Relations, TooLong, Unrolled

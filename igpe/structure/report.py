@@ -6,8 +6,8 @@ import pandas as pd
 
 from igpe.core.markup import listed, paragraph, table
 from igpe.core.names import in_words
-from igpe.structure.identifiability.combinations import IdentifiableCombination
-from igpe.structure.identifiability.identifiability import (
+from igpe.structure.combinations import IdentifiableCombination
+from igpe.structure.identifiability import (
     Access,
     Finding,
     Identifiability,

@@ -21,7 +21,7 @@ from igpe.problem.model import read
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.problem.spectra import Spectra
-from igpe.structure.identifiability.identifiability import (
+from igpe.structure.identifiability import (
     Access,
     Identifiability,
     Identifiable,

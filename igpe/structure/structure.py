@@ -33,7 +33,7 @@ from igpe.results.structure_map import (
     StructureMap,
 )
 from igpe.structure import report
-from igpe.structure.identifiability.identifiability import (
+from igpe.structure.identifiability import (
     Access,
     Dependence,
     Finding,
@@ -44,7 +44,7 @@ from igpe.structure.identifiability.identifiability import (
     switching,
     undecided,
 )
-from igpe.structure.identifiability.posed import (
+from igpe.structure.posed import (
     Influence,
     PosedEquations,
     influence,

@@ -47,7 +47,7 @@ from igpe.equations.elimination import solve_for
 from igpe.equations.incidence import Block, DulmageMendelsohn, blocks, incidence, parts
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
-from igpe.structure.identifiability.posed import PosedEquations, pattern
+from igpe.structure.posed import PosedEquations, pattern
 
 DERIVATIVE = "derivative of "  # begins the names of the rows
 

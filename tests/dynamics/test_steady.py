@@ -15,7 +15,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.shooting.residuals import OVERHEAD, Residuals, runs_of
 from igpe.equations.compiled import compiled
-from igpe.structure.identifiability.identifiability import Access
+from igpe.structure.identifiability import Access
 
 TIMES = np.linspace(0.0, 10.0, 11)
 TRUTH = {"k": 0.3, "r": 0.2, "f": 3.0, "total": 2.0}

@@ -15,7 +15,7 @@ from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.decomposed import Decomposed
 from igpe.algebraic.local import LocalSearch
 from igpe.algebraic.step import Posing, TargetForm
-from igpe.structure.identifiability.identifiability import Access
+from igpe.structure.identifiability import Access
 
 LOCAL = LocalSearch(trials=64, starts=3)
 QUICK = igpe.Settings(

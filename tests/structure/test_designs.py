@@ -9,7 +9,7 @@ from known_models import Known
 import igpe
 from igpe.estimation.summary import rank_notes
 from igpe.numerics.covariance import uncertainty
-from igpe.structure.identifiability.identifiability import Identifiable
+from igpe.structure.identifiability import Identifiable
 from igpe.structure.series.field import local_echelon
 
 CASES = {case.name: case for case in DESIGNS}

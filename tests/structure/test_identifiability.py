@@ -11,12 +11,12 @@ from known_models import CASES, PULSE, SIX, TIMES, Known, cascade, checked
 from repeated import statistical
 
 import igpe
-from igpe.structure.identifiability.identifiability import (
+from igpe.structure.identifiability import (
     Identifiable,
     identifiability,
     moved_unknowns,
 )
-from igpe.structure.identifiability.posed import pose
+from igpe.structure.posed import pose
 
 
 def examined(problem, seed=0, **options):

@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.equations.elimination import inverted
-from igpe.structure.identifiability.identifiability import Access
+from igpe.structure.identifiability import Access
 from igpe.structure.structure import analyse
 
 TRUE = {"k1": 0.7, "k2": 0.3, "gain": 2.5, "offset": 0.4}

@@ -11,11 +11,11 @@ from known_models import CASES, PULSE, TIMES, Known, checked
 from pyomo import dae
 
 import igpe
-from igpe.structure.identifiability.identifiability import Identifiable
-from igpe.structure.identifiability.posed import expand, pose
-from igpe.structure.identifiability.sensitivity_rows import SeriesStart
-from igpe.structure.identifiability.solutions import solutions
+from igpe.structure.identifiability import Identifiable
+from igpe.structure.posed import expand, pose
+from igpe.structure.sensitivity_rows import SeriesStart
 from igpe.structure.series.ideal import Ideal, ModularPolynomial, Relations, TooLong, Unrolled
+from igpe.structure.solutions import solutions
 
 PRIME = 2**31 - 1
 

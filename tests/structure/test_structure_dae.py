@@ -9,7 +9,7 @@ from pyomo import dae
 
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
-from igpe.structure.identifiability.identifiability import Access, Dependence
+from igpe.structure.identifiability import Access, Dependence
 from igpe.structure.structure import analyse
 
 TIMES = np.linspace(0.0, 1.0, 6)

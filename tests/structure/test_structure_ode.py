@@ -12,7 +12,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import PiecewiseConstant
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
-from igpe.structure.identifiability.identifiability import Access, Dependence
+from igpe.structure.identifiability import Access, Dependence
 from igpe.structure.report import either
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import Member

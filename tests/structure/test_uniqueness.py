@@ -8,8 +8,8 @@ import pytest
 from known_models import PULSE, Known, checked
 
 import igpe
-from igpe.structure.identifiability.identifiability import Identifiable
-from igpe.structure.identifiability.uniqueness import Lattice, NoQuotient, quotient
+from igpe.structure.identifiability import Identifiable
+from igpe.structure.uniqueness import Lattice, NoQuotient, quotient
 
 
 def unique(case):

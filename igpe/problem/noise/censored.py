@@ -1,7 +1,5 @@
 """Values below a limit of detection, which are known only to be below it.
 
-Residuals of normal values of which only a limit is known, and what they tell.
-
 With z = (limit - h) / s the value is below its limit with the probability Phi(z). Its residual
 
     r = sqrt(-2 log Phi(z)),        dr/dh = m / (r s),        m = phi(z) / Phi(z),

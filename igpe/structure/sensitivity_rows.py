@@ -16,7 +16,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.structure.identifiability.posed import Output, SeriesExpansion
+from igpe.structure.posed import Output, SeriesExpansion
 from igpe.structure.series.field import (
     POINTS,
     Echelon,

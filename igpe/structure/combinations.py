@@ -22,7 +22,7 @@ from math import gcd, lcm
 import numpy as np
 
 from igpe.core.arrays import connected
-from igpe.structure.identifiability.sensitivity_rows import ExactRows
+from igpe.structure.sensitivity_rows import ExactRows
 from igpe.structure.series.field import (
     Echelon,
     Residues,

@@ -23,27 +23,27 @@ from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import moved_jumps
 from igpe.problem.problem import Problem
-from igpe.structure.identifiability.combinations import (
+from igpe.structure.combinations import (
     IdentifiableCombination,
     additional,
     combinations,
 )
-from igpe.structure.identifiability.posed import (
+from igpe.structure.posed import (
     FEWEST_TIMES,
     PosedEquations,
     SeriesExpansion,
     expand,
 )
-from igpe.structure.identifiability.sensitivity_rows import (
+from igpe.structure.sensitivity_rows import (
     ExactRows,
     TooMany,
     sensitivity_rows,
     work,
 )
-from igpe.structure.identifiability.solutions import Alternatives, solutions
-from igpe.structure.identifiability.uniqueness import unique
 from igpe.structure.series.field import Singular, null_space
 from igpe.structure.series.points import NoPoint
+from igpe.structure.solutions import Alternatives, solutions
+from igpe.structure.uniqueness import unique
 
 
 class Access(enum.Enum):

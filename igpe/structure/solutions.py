@@ -16,9 +16,9 @@ import numpy as np
 
 from igpe.core.arrays import connected
 from igpe.equations.symbols import stack
-from igpe.structure.identifiability.combinations import LARGEST_WEIGHT, combined
-from igpe.structure.identifiability.posed import SeriesExpansion
-from igpe.structure.identifiability.sensitivity_rows import MARGIN, SeriesStart, scattered
+from igpe.structure.combinations import LARGEST_WEIGHT, combined
+from igpe.structure.posed import SeriesExpansion
+from igpe.structure.sensitivity_rows import MARGIN, SeriesStart, scattered
 from igpe.structure.series.field import (
     Echelon,
     Singular,

@@ -27,7 +27,7 @@ import numpy as np
 
 from igpe.equations.operations import Graph, UnknownOperation, apply_to_sx
 from igpe.equations.symbols import stack
-from igpe.structure.identifiability.posed import SeriesExpansion
+from igpe.structure.posed import SeriesExpansion
 from igpe.structure.series.field import (
     Field,
     Residues,
