@@ -22,8 +22,8 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.problem.inputs import Table
+from igpe.proofs.checker import confirm
 from igpe.proofs.checker import confirm as bound
-from igpe.proofs.checker import rows
 from igpe.proofs.checker.experiments import Replay, line, replay_tape, replays
 from igpe.proofs.checker.interval import Interval
 
@@ -198,7 +198,7 @@ def of_transport(seed: int) -> int:
     c, wrong = np.empty(a.shape), 0
     for k in range(4):
         one = np.empty((n, n))
-        K["directions"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
+        K["step"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
         c[:, :, k] = one
     for k in range(4):
         for _ in range(4):
@@ -238,7 +238,7 @@ def of_defect(seed: int) -> int:
 def of_directions(seed: int) -> int:
     """Errors along old directions and new ones, and the rest, reach no further than they may."""
     rng = np.random.default_rng(seed)
-    n, kernel = int(rng.integers(1, 4)), K["directions"]
+    n, kernel = int(rng.integers(1, 4)), K["step"]
     many = kernel.count_of(n)
     a = rng.normal(size=(n, many)) * 10.0 ** rng.integers(-9, 1, many)
     a[:, rng.random(many) < 0.3] = 0.0
@@ -260,14 +260,14 @@ def of_bounds(seed: int) -> int:
     n, m, count = int(rng.integers(1, 4)), int(rng.integers(1, 5)), 6
     low = rng.normal(size=(n, count)) / 3
     high = low + rng.random((n, count)) * rng.choice([1e-8, 1e-3, 1.0])
-    boxes = rows.Boxes.around(low, high)
-    size = len(rows.monomials(n, cubic=bool(rng.random() < 0.5)))
+    boxes = confirm.Boxes.around(low, high)
+    size = len(confirm.monomials(n, cubic=bool(rng.random() < 0.5)))
     c = rng.normal(size=(size, m, count)) / 3
     c[1:] *= rng.choice([0.03, 1.0])
     c[0] += rng.choice([0.0, 2.0])
     e = np.abs(rng.normal(size=(m, count))) * rng.choice([1e-300, 1e-3, 0.3])
     e[0, rng.random(count) < 0.2] = np.inf
-    given = rows.BoxRows(c, e, np.zeros(count), np.zeros((n, count)))
+    given = confirm.BoxRows(c, e, np.zeros(count), np.zeros((n, count)))
     a, b = np.sort(rng.random((2, n, count)), axis=0)
     part = low + a * (high - low), np.minimum(low + b * (high - low), high)
     found, local = bound.least(given, boxes, *part)
@@ -407,9 +407,9 @@ def residuals_outside(
     """How many residuals at corners and random places lie outside, and the largest share of the
     remainder that was used (how sharp the check is); low, high (n_parameters, n_boxes)."""
     rng = np.random.default_rng(seed)
-    boxes = rows.Boxes.around(low, high)
-    effort = rows.Effort(order=order, cubic=cubic)
-    found = rows.residuals(experiment, boxes, effort, np.inf, np.zeros(len(boxes)))
+    boxes = confirm.Boxes.around(low, high)
+    effort = confirm.Effort(order=order, cubic=cubic)
+    found = confirm.residuals(experiment, boxes, effort, np.inf, np.zeros(len(boxes)))
     wrong, most = 0, 0.0
     for _ in range(3):
         share = rng.choice([0.0, 0.5, 1.0, rng.random()], low.shape)
@@ -622,7 +622,9 @@ def _near(s: np.ndarray) -> list[Fraction]:
     return [(1 + Fraction(float(np.clip(v, -1, 1)))) / 2 for v in s]
 
 
-def _least_square(given: rows.BoxRows, boxes: rows.Boxes, k: int, p: list[Fraction]) -> Fraction:
+def _least_square(
+    given: confirm.BoxRows, boxes: confirm.Boxes, k: int, p: list[Fraction]
+) -> Fraction:
     """Least sum of squares that the residuals' remainders leave at p."""
     half = [Fraction(h) if h > 0 else Fraction(1) for h in boxes.half[:, k]]
     delta = [(v - Fraction(c)) / h for v, c, h in zip(p, boxes.center[:, k], half, strict=True)]

@@ -5,12 +5,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-PROVER = (
-    "tape", "intervals", "sums", "faces", "mueller", "taylor", "directions", "rows", "bounds",
-    "integration",
-)  # fmt: skip
+PROVER = ("tape", "intervals", "mueller", "taylor", "rows", "integration")
 
-CHECKER = ("intervals", "tape", "polynomials", "directions", "step", "levels", "integration")
+CHECKER = ("intervals", "polynomials", "step", "integration")
 
 
 def plain(room: str = "prover", names: tuple[str, ...] = PROVER) -> dict[str, ModuleType]:

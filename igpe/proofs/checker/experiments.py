@@ -1,7 +1,7 @@
 """Experiments as the checker reads them: tapes for slopes, starts and measured quantities.
 
 Priors are measurements of the unknowns themselves: they join the first experiment's, at its start.
-CasADi's expressions become lists of operations (`kernels.tape`). Inputs
+CasADi's expressions become lists of operations (`kernels.intervals`). Inputs
 given by tables are straight lines between two stops: on a line through (t_0, y_0) with slope b an
 input is y_0 + b (t - t_0). The slope is an interval that holds the exact
 (y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
@@ -26,18 +26,17 @@ from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.interval import Interval, point
 from igpe.proofs.checker.kernels import intervals
-from igpe.proofs.checker.kernels import tape as kernel
 from igpe.proofs.checker.kernels.integration import Program
 
-LEAF_KINDS = (kernel.TIME, kernel.STATE, kernel.PARAMETER, kernel.INPUT)
+LEAF_KINDS = (intervals.TIME, intervals.STATE, intervals.PARAMETER, intervals.INPUT)
 BINARY = {
-    ca.OP_ADD: kernel.ADD,
-    ca.OP_SUB: kernel.SUB,
-    ca.OP_MUL: kernel.MUL,
-    ca.OP_DIV: kernel.DIV,
+    ca.OP_ADD: intervals.ADD,
+    ca.OP_SUB: intervals.SUB,
+    ca.OP_MUL: intervals.MUL,
+    ca.OP_DIV: intervals.DIV,
 }
-UNARY = {ca.OP_NEG: kernel.NEG, ca.OP_SQ: kernel.SQUARE} | {
-    operation: kernel.FUNCTION + function
+UNARY = {ca.OP_NEG: intervals.NEG, ca.OP_SQ: intervals.SQUARE} | {
+    operation: intervals.FUNCTION + function
     for operation, function in {
         ca.OP_SQRT: intervals.SQRT,
         ca.OP_EXP: intervals.EXP,
@@ -56,7 +55,7 @@ LEAST_SHARE, MOST_SHARE = Fraction(1, 10**60), Fraction(10**60)  # of a rate in 
 ENDLESS = 99  # powers of the time of what depends on the states
 
 
-def replay_tape(symbols: Sequence[Any], output: Any) -> kernel.ReplayTape:
+def replay_tape(symbols: Sequence[Any], output: Any) -> intervals.ReplayTape:
     """Expressions as the kernels read them.
 
     symbols  SX: time, states, parameters, inputs
@@ -101,24 +100,24 @@ class _Writer:
     def add(self, op: int, a: int, b: int = 0, smooth: int = 0, number: float = 0.0) -> int:
         """Append one, unless there is an equal one; where it stands."""
         row = op, a, b, smooth, number
-        if row in self.known and (op != kernel.CONST or number != 0):  # zeros have signs
+        if row in self.known and (op != intervals.CONST or number != 0):  # zeros have signs
             return self.known[row]
         depends, length = np.zeros(self.states, dtype=bool), 1
-        if op == kernel.STATE:
+        if op == intervals.STATE:
             depends[a], length = True, ENDLESS
-        elif op in (kernel.TIME, kernel.INPUT):
+        elif op in (intervals.TIME, intervals.INPUT):
             length = 2
-        elif op not in kernel.LEAVES:
-            is_binary = op in (*BINARY.values(), kernel.POWER)
+        elif op not in intervals.LEAVES:
+            is_binary = op in (*BINARY.values(), intervals.POWER)
             of = [a, b] if is_binary else [a]
             depends = np.any([self.depends[i] for i in of], axis=0)
             lengths = [self.length[i] for i in of]
             length = max(lengths)
-            if op in (kernel.MUL, kernel.SQUARE):
+            if op in (intervals.MUL, intervals.SQUARE):
                 length = self.length[a] + self.length[b if is_binary else a] - 1
-            elif op == kernel.DIV:
+            elif op == intervals.DIV:
                 length = self.length[a] if self.length[b] == 1 else ENDLESS
-            elif length > 1 and (op == kernel.POWER or op >= kernel.FUNCTION):
+            elif length > 1 and (op == intervals.POWER or op >= intervals.FUNCTION):
                 length = ENDLESS
         self.known[row] = len(self.rows)
         self.sums.append(self._sum(op, a, b))
@@ -131,11 +130,11 @@ class _Writer:
         """Write the next operation as a sum of multiples of others; of itself, if it is no sum."""
         alone = {len(self.rows): Fraction(1)}
         terms: list[tuple[int, Fraction]] = []
-        if op in (kernel.ADD, kernel.SUB):
-            terms = [(a, Fraction(1)), (b, Fraction(1 if op == kernel.ADD else -1))]
-        elif op == kernel.NEG:
+        if op in (intervals.ADD, intervals.SUB):
+            terms = [(a, Fraction(1)), (b, Fraction(1 if op == intervals.ADD else -1))]
+        elif op == intervals.NEG:
             terms = [(a, Fraction(-1))]
-        elif op == kernel.MUL:
+        elif op == intervals.MUL:
             for one, other in ((a, b), (b, a)):
                 number = self.number(one)
                 if number is not None and np.isfinite(number) and not terms:
@@ -151,20 +150,20 @@ class _Writer:
 
     def constant(self, value: float) -> int:
         """A number that is exact."""
-        return self.add(kernel.CONST, 0, number=value)
+        return self.add(intervals.CONST, 0, number=value)
 
     def number(self, i: int) -> float | None:
         """Value of an operation that is a number."""
         op, *_, number = self.rows[i]
-        return number if op == kernel.CONST else None
+        return number if op == intervals.CONST else None
 
     def function(self, function: int, a: int) -> int:
         """An elementary function."""
-        return self.add(kernel.FUNCTION + function, a)
+        return self.add(intervals.FUNCTION + function, a)
 
     def reciprocal(self, a: int) -> int:
         """1 / a."""
-        return self.add(kernel.DIV, self.constant(1.0), a)
+        return self.add(intervals.DIV, self.constant(1.0), a)
 
     def operation(self, operation: int, of: list[int]) -> int:
         """One of CasADi's, made of those that the kernels know."""
@@ -176,12 +175,12 @@ class _Writer:
         if operation == ca.OP_INV:
             return self.reciprocal(a)
         if operation == ca.OP_TWICE:
-            return self.add(kernel.ADD, a, a)
+            return self.add(intervals.ADD, a, a)
         if operation == ca.OP_TANH:
-            more = self.function(intervals.EXP, self.add(kernel.ADD, a, a))
-            more = self.add(kernel.ADD, more, self.constant(1.0))
-            more = self.add(kernel.DIV, self.constant(2.0), more)
-            return self.add(kernel.SUB, self.constant(1.0), more)
+            more = self.function(intervals.EXP, self.add(intervals.ADD, a, a))
+            more = self.add(intervals.ADD, more, self.constant(1.0))
+            more = self.add(intervals.DIV, self.constant(2.0), more)
+            return self.add(intervals.SUB, self.constant(1.0), more)
         return a if operation == ca.OP_ASSIGN else self.power(a, b)
 
     def power(self, base: int, exponent: int) -> int:
@@ -194,25 +193,25 @@ class _Writer:
             power = self.whole_power(base, int(abs(number)))
             return power if number > 0 else self.reciprocal(power)
         logarithm = self.function(intervals.LOG, base)
-        smooth = self.add(kernel.MUL, exponent, logarithm)
+        smooth = self.add(intervals.MUL, exponent, logarithm)
         smooth = self.function(intervals.EXP, smooth)
         if number is None and self.number(base) is None:
-            return self.add(kernel.POWER, base, exponent, smooth)
+            return self.add(intervals.POWER, base, exponent, smooth)
         return smooth
 
     def whole_power(self, x: int, n: int) -> int:
         """x^n by squaring."""
         if n == 1:
             return x
-        half = self.add(kernel.SQUARE, self.whole_power(x, n // 2))
-        return self.add(kernel.MUL, half, x) if n % 2 else half
+        half = self.add(intervals.SQUARE, self.whole_power(x, n // 2))
+        return self.add(intervals.MUL, half, x) if n % 2 else half
 
-    def tape(self, results: Sequence[int]) -> kernel.ReplayTape:
+    def tape(self, results: Sequence[int]) -> intervals.ReplayTape:
         """All of them."""
         rates = sorted({rate for r in results for rate in self.sums[r]})
         share = [[float(self.sums[r].get(rate, 0)) for rate in rates] for r in results]
         op, a, b, smooth = (np.array([r[k] for r in self.rows], dtype=np.intp) for k in range(4))
-        return kernel.ReplayTape(
+        return intervals.ReplayTape(
             op=op,
             a=a,
             b=b,
@@ -269,9 +268,9 @@ class Replay:
 
     states: int
     t0: float
-    slopes: kernel.ReplayTape
-    start: kernel.ReplayTape
-    measured: kernel.ReplayTape
+    slopes: intervals.ReplayTape
+    start: intervals.ReplayTape
+    measured: intervals.ReplayTape
     times: FloatArray
     rows: tuple[At, ...]
     inputs: tuple[InputLine, ...] = ()

@@ -4,7 +4,7 @@
 2. the sum of squares at its parameters is not above its objective (validated integration);
 3. on every leaf and everything a contraction cut off it is not below its lower bound (likewise).
 
-Of a likelihood region (`region.py`) also:
+Of a likelihood region (`statements.py`) also:
 
 4. its cut is not below what the data and the level of confidence come to;
 5. on every leaf, and everything a contraction cut off, that is not open and does not lie in one of
@@ -15,7 +15,6 @@ Bounds are compared as the doubles they are. Nothing else in a certificate is be
 """
 
 import enum
-import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,14 +31,26 @@ from igpe.core.files import read_json
 from igpe.core.markup import Rows, Shown
 from igpe.core.progress import Progress, say, with_bar
 from igpe.problem.problem import Problem
-from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, is_over, value_at, values_at
+from igpe.proofs.checker.confirm import (
+    Claims,
+    Confirmed,
+    Effort,
+    confirm,
+    is_over,
+    load_kernels,
+    value_at,
+    values_at,
+)
 from igpe.proofs.checker.experiments import Replay, replays
-from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
-from igpe.proofs.checker.rows import Effort, load_kernels
-from igpe.proofs.checker.weights import (
+from igpe.proofs.checker.statements import (
+    RegionClaim,
     StatedWeights,
+    Threshold,
+    corner,
     difference,
     fault_of_sigma,
+    finite,
+    read_region,
     read_weights,
     weighted,
 )
@@ -314,10 +325,10 @@ def read_tree(source: Any) -> Tree:
         nodes = tuple(_node(node, k, len(unknowns), count) for k, node in enumerate(data["tree"]))
         if not nodes or not unknowns:
             raise ValueError("it has no boxes")
-        low, high, p = (_corner(data[key], len(unknowns)) for key in ("lower", "upper", "point"))
-        objective, bound = _finite(data["objective"]), _finite(data["lower_bound"])
-        weights = read_weights(data, unknowns, _finite)
-        region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
+        low, high, p = (corner(data[key], len(unknowns)) for key in ("lower", "upper", "point"))
+        objective, bound = finite(data["objective"]), finite(data["lower_bound"])
+        weights = read_weights(data, unknowns)
+        region = read_region(data, len(unknowns))
         if region is None and any(node.reason == "within" for node in nodes):
             raise ValueError("a box has the reason 'within', but the certificate has no regions")
         return Tree(unknowns, low, high, p, objective, bound, nodes, weights, region)
@@ -354,20 +365,7 @@ def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
         raise ValueError(f"node {k} has a child that does not follow it in the list of nodes")
     if data["reason"] not in ("split", "contracted", *LEAVES):
         raise ValueError(f"node {k} has the unknown reason {data['reason']!r}")
-    return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)
-
-
-def _corner(values: Any, n: int) -> Corner:
-    corner = tuple(_finite(v) for v in values)
-    if len(corner) != n:
-        raise ValueError(f"a point or corner has {len(corner)} coordinates, not {n}")
-    return corner
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a finite number")
-    return float(value)
+    return BoxNode(corner(data["lower"], n), corner(data["upper"], n), data["reason"], children)
 
 
 USUAL = Effort()
@@ -410,7 +408,7 @@ def verify(
     _require_same(tree, problem)
     certified, problem = problem, weighted(tree.weights, problem)
     given, third = replays(problem), _third(problem, with_)
-    _prepare(given[0], len(tree.unknowns))
+    load_kernels(given[0], len(tree.unknowns))
     begin = time.monotonic()
     end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)
@@ -453,13 +451,6 @@ def _region_in_words(tree: Tree, threshold: Threshold | None) -> str:
     if tree.likelihood is None or threshold is None:
         return ""
     return tree.likelihood.sentence(tree.unknowns, threshold, is_open=tree.open_share > 0)
-
-
-def _prepare(experiment: Replay, unknowns: int) -> None:
-    say("Preparing the check (about a minute the first time on this machine)")
-    with np.errstate(all="ignore"):
-        load_kernels(experiment, unknowns)
-    say("Checking the certificate")
 
 
 def _third(problem: Problem, with_: str | None) -> "ThirdCheck | None":

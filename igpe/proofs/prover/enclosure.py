@@ -16,7 +16,6 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.bounds import joint_bound
 from igpe.proofs.prover.kernels.integration import (
     BROKE,
     FATHOMED,
@@ -26,7 +25,16 @@ from igpe.proofs.prover.kernels.integration import (
     integrate,
 )
 from igpe.proofs.prover.kernels.mueller import tube
-from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
+from igpe.proofs.prover.kernels.rows import (
+    BoxRows,
+    TubeRun,
+    clear,
+    joint_bound,
+    note,
+    rows,
+    total,
+    tube_rows,
+)
 from igpe.proofs.prover.kernels.tape import OpTape, faces, linear_parts
 from igpe.proofs.prover.kernels.taylor import DIRECTIONS, algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic, PosedExperiment

@@ -14,14 +14,13 @@ from one_state import one_state
 import igpe
 from igpe.proofs.checker import confirm
 from igpe.proofs.checker import confirm as bound
-from igpe.proofs.checker.confirm import value_at
+from igpe.proofs.checker.confirm import Boxes, BoxRows, Effort, _order, value_at
 from igpe.proofs.checker.experiments import replays
-from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, _order
 
 TIMES = np.linspace(0.25, 2.0, 6)
 
 
-INTERVALS, TAPE, LEVELS = (containment.K[n] for n in ("intervals", "tape", "levels"))
+INTERVALS, STEP = (containment.K[n] for n in ("intervals", "step"))
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
@@ -40,7 +39,7 @@ def test_powers_of_intervals_contain_powers_and_the_zero_below_them() -> None:
 
 def test_a_power_that_jumps_at_zero_has_no_slope() -> None:
     for exponent, finite in ((0.0, False), (-1.0, False), (1.25, True), (2.5, True)):
-        by_base, _ = TAPE._power_slopes(-1e-3, 2.0, exponent, exponent)
+        by_base, _ = INTERVALS._power_slopes(-1e-3, 2.0, exponent, exponent)
         assert np.isfinite(by_base).all() == finite
 
 
@@ -89,7 +88,7 @@ def after(experiment: Any, p: np.ndarray, x: np.ndarray, begin: float, end: floa
     """Ranges of the states by coarse steps; nothing if they are not known."""
     x, values = x.copy(), containment.K["integration"].values_of(experiment.slopes, 1)
     for time in pairwise(np.linspace(begin, end, 5)):
-        if not LEVELS.coarse_step(experiment.slopes, time, x, p, np.zeros((0, 2)), values):
+        if not STEP.coarse_step(experiment.slopes, time, x, p, np.zeros((0, 2)), values):
             return np.array([[math.nan, math.nan]])
     return x
 

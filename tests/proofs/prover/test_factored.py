@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from igpe.proofs.prover.enclosure import BoxEnclosure
-from igpe.proofs.prover.factoring import factored
 from igpe.proofs.prover.kernels import tape as codes
 from igpe.proofs.prover.kernels.tape import OpTape
-from igpe.proofs.prover.posed import TapeSymbols, posed, tape
+from igpe.proofs.prover.posed import TapeSymbols, factored, posed, tape
 
 BETWEEN = {codes.ADD: add, codes.SUB: sub, codes.MUL: mul, codes.DIV: truediv}
 

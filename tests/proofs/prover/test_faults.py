@@ -155,8 +155,8 @@ def test_no_bound_comes_from_what_is_no_number(name: str, place: tuple[int, ...]
             continue
         getattr(made, name)[place] = bad
         u = np.ones(3)
-        assert not K["bounds"].by_multipliers(algebra, made, u) > 0
-        assert not K["bounds"].joint_bound(algebra, made, CUT, np.zeros(3)) > 0
+        assert not K["rows"].by_multipliers(algebra, made, u) > 0
+        assert not K["rows"].joint_bound(algebra, made, CUT, np.zeros(3)) > 0
         assert (made.delta[:, 0] <= made.delta[:, 1]).all()
 
 
@@ -166,8 +166,8 @@ def test_multipliers_that_are_no_numbers_prove_nothing() -> None:
         made.c[:, 0] = 5.0
         u = np.ones(3)
         u[k] = bad
-        assert not K["bounds"].by_multipliers(algebra, made, u) > 0
-        K["bounds"].contract(algebra, made, 1e6, u, np.zeros(2))
+        assert not K["rows"].by_multipliers(algebra, made, u) > 0
+        K["rows"].contract(algebra, made, 1e6, u, np.zeros(2))
         assert (made.delta[:, 0] <= made.delta[:, 1]).all()
 
 
@@ -225,7 +225,7 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
         no_sums = np.zeros((0, 1)), np.zeros((0, 2)), np.empty((1, 2))
         out[1] = given["p"][0]
         ranges = given["p"], np.zeros((1, 2)), out
-        slopes_of = K["faces"].Slopes(tape, T.faces(tape), *ranges, *no_sums)
+        slopes_of = K["mueller"].Slopes(tape, T.faces(tape), *ranges, *no_sums)
         good = K["mueller"].try_step(
             slopes_of,
             given["now"],
@@ -250,8 +250,8 @@ def test_a_sum_that_is_no_number_tells_nothing_of_its_states() -> None:
         x = np.array([[0.0, 1.0], [0.0, 1.0], [0.5, 0.6]])
         x[place] = bad
         before = x.copy()
-        K["sums"].narrow_states(sums, x[2:], x[:2], -1)
-        K["sums"].narrow_sums(sums, x[2:], x[:2])
+        K["mueller"].narrow_states(sums, x[2:], x[:2], -1)
+        K["mueller"].narrow_sums(sums, x[2:], x[:2])
         if place[0] == 2 or not math.isfinite(bad):
             np.testing.assert_array_equal(x[:2], before[:2])
         if place[0] < 2:
@@ -269,8 +269,8 @@ def test_states_and_sums_narrow_each_other_and_lose_no_point() -> None:
         width = np.abs(ends) * rng.choice((0.0, 1e-16, 0.1, 2.0), 5) + error
         x = np.stack([ends - width * rng.random(5) - error, ends + width + error], axis=1)
         before = x.copy()
-        K["sums"].narrow_states(sums, x[3:], x[:3], int(rng.integers(-1, 3)))
-        K["sums"].narrow_sums(sums, x[3:], x[:3])
+        K["mueller"].narrow_states(sums, x[3:], x[:3], int(rng.integers(-1, 3)))
+        K["mueller"].narrow_sums(sums, x[3:], x[:3])
         assert (x[:3, 0] <= point).all()
         assert (point <= x[:3, 1]).all()
         assert (x[3:, 0] <= ends[3:] + error[3:]).all()
@@ -283,7 +283,7 @@ def test_ranges_are_ordered_whatever_their_leaves_are() -> None:
     tape = decay()
     for x, p in product(((NAN, 1.0), (1.0, NAN), (2.0, 1.0), (0.0, 1.0)), repeat=2):
         out = np.empty((4, 2))
-        K["faces"].enclose(tape, np.array([x]), np.array([p]), np.zeros((1, 2)), out)
+        K["mueller"].enclose(tape, np.array([x]), np.array([p]), np.zeros((1, 2)), out)
         assert (out[:, 0] <= out[:, 1]).all()
         if not (x[0] <= x[1] and p[0] <= p[1]):
             assert (out[3] == [-INF, INF]).all()

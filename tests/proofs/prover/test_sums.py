@@ -16,7 +16,7 @@ from igpe.proofs.prover import search
 from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
 from igpe.proofs.prover.kernels.tape import STATE
 from igpe.proofs.prover.posed import posed
-from igpe.proofs.prover.sums import heeded, keep_sums_that_pay
+from igpe.proofs.prover.search import heeded, keep_sums_that_pay
 
 
 def problem(

@@ -6,15 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.proofs.checker.kernels.directions import carry, count_of, ranges_of
 from igpe.proofs.checker.kernels.intervals import (
+    FUNCTION,
     LOG,
     SQRT,
     UNIT,
     Pair,
+    ReplayTape,
+    Values,
     add,
     divide,
     down,
+    evaluate,
     middle,
     multiply,
     outward,
@@ -22,7 +25,6 @@ from igpe.proofs.checker.kernels.intervals import (
     subtract,
     up,
 )
-from igpe.proofs.checker.kernels.levels import coarse_step
 from igpe.proofs.checker.kernels.polynomials import (
     Leaves,
     Polynomials,
@@ -33,8 +35,15 @@ from igpe.proofs.checker.kernels.polynomials import (
     measure,
     span,
 )
-from igpe.proofs.checker.kernels.step import Room, lengths, validated_step
-from igpe.proofs.checker.kernels.tape import FUNCTION, ReplayTape, Values, evaluate
+from igpe.proofs.checker.kernels.step import (
+    Room,
+    carry,
+    coarse_step,
+    count_of,
+    lengths,
+    ranges_of,
+    validated_step,
+)
 from igpe.proofs.compiled import entry_point, kernel
 
 PARTS = 4  # steps of coarse bounds from one time to the next
@@ -69,7 +78,7 @@ class Program(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Effort of the integration (`rows.Effort`)."""
+    """Effort of the integration (`confirm.Effort`)."""
 
     order: int
     growth: float
@@ -317,7 +326,7 @@ def integrate(
 def coarse(
     program: Program, p: FloatArray, values: Values, rows: ReplayRows, total: float
 ) -> float:
-    """ReplayRows without a polynomial become numbers with errors, where `levels` bound them."""
+    """ReplayRows without a polynomial become numbers with errors, where levels bound them."""
     states = len(program.start.results)
     x, u, begin = np.zeros((states, 2)), np.zeros((len(program.begins), 2)), program.t0
     told, beginning = values_of(program.measured, 0), values_of(program.start, 0)

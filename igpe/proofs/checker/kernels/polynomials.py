@@ -27,18 +27,6 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.kernels.intervals import (
-    SLACK,
-    UNIT,
-    Pair,
-    middle,
-    outward,
-    power,
-    radius,
-    series,
-    size,
-    up,
-)
-from igpe.proofs.checker.kernels.tape import (
     ADD,
     CONST,
     DIV,
@@ -47,11 +35,21 @@ from igpe.proofs.checker.kernels.tape import (
     MUL,
     NEG,
     POWER,
+    SLACK,
     SQUARE,
     STATE,
     SUB,
     TIME,
+    UNIT,
+    Pair,
     ReplayTape,
+    middle,
+    outward,
+    power,
+    radius,
+    series,
+    size,
+    up,
 )
 from igpe.proofs.compiled import kernel
 

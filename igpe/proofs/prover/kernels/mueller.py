@@ -4,8 +4,16 @@ The upper bound of a state rises at least as fast as the state does anywhere on 
 where it has this value; its slope over a step is the worst value on the face's whole path. First
 order, but hard to break (Mueller 1927; Walter, Differential and Integral Inequalities, 1970,
 section 12). On each face, and after each step, states are only where conserved sums leave them.
+
+Ranges of all operations of a tape, and of slopes on the faces of a tube, are one kernel: to pass a
+tape to another one takes longer than to compute a face.
+
+Conserved sums of states are z = A x. What is conserved is bounded by its start, and cuts what
+states can be ("invariants": Scott & Barton, Automatica 49 (2013) 93; Shen & Scott, Comput. Chem.
+Eng. 107 (2017) 12). Coefficients are whole numbers, so that A x is exact but for rounding.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +21,204 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.faces import Slopes, face_slope, face_slopes
-from igpe.proofs.prover.kernels.intervals import ROUND, TINY, outward
-from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
-from igpe.proofs.prover.kernels.tape import OpTape, Schedule
+from igpe.proofs.prover.kernels.intervals import (
+    ROUND,
+    TINY,
+    UNIT,
+    base_and_exponent,
+    between,
+    fraction,
+    of_function,
+    of_power,
+    outward,
+)
+from igpe.proofs.prover.kernels.tape import Faces, OpTape, Schedule
+
+
+@kernel
+def _terms(c: FloatArray, x: FloatArray) -> tuple[float, float, float]:
+    """Least and largest sum of c_j x_j, not rounded, and its size; that is no number if x is not.
+
+    What is infinite may make the size infinite or no number.
+    """
+    least = most = size = 0.0
+    for j in range(len(c)):
+        if c[j] != 0.0:
+            a, b = c[j] * x[j, 0], c[j] * x[j, 1]
+            least, most = least + min(a, b), most + max(a, b)
+            size += abs(a) + abs(b)
+    return least, most, size
+
+
+@kernel
+def begin_sums(sums: FloatArray, held: FloatArray, x: FloatArray, states: int) -> None:
+    """Write what sums of states are at the start into x (n, 2), after the states.
+
+    Each is defined by a conserved sum, of the states minus itself, which is held at zero.
+    """
+    for k in range(len(sums)):
+        for j in range(states, len(x)):
+            if sums[k, j] != 0.0:
+                least, most, size = _terms(sums[k, :states], x)
+                room = 4.0 * (states + 4.0) * UNIT * size + TINY
+                x[j, 0], x[j, 1] = outward(least - room, most + room)
+                held[k, 0], held[k, 1] = 0.0, 0.0
+
+
+@kernel
+def narrow_states(sums: FloatArray, held: FloatArray, x: FloatArray, only: int) -> None:
+    """Cut off what states x (n_x, 2) cannot be, given sums' ranges held (n_sums, 2).
+
+    only  sums that hold this state; all of them: -1
+    A range that would be left empty, or is no number, is left as it is.
+    """
+    count, n = sums.shape
+    for k in range(count):
+        if only >= 0 and sums[k, only] == 0.0:
+            continue
+        low, high = held[k]
+        least, most, size = _terms(sums[k], x)
+        room = 4.0 * (n + 4.0) * UNIT * (size + abs(low) + abs(high)) + TINY
+        if not (math.isfinite(room) and low <= high):
+            continue
+        for j in range(n):
+            c = sums[k, j]
+            if c == 0.0:
+                continue
+            # x changes as it goes, and least and most stay those of wider ranges
+            a, b = min(c * x[j, 0], c * x[j, 1]), max(c * x[j, 0], c * x[j, 1])
+            one, two = (low - most + b - room) / c, (high - least + a + room) / c
+            one, two = outward(min(one, two), max(one, two))
+            one, two = max(one, x[j, 0]), min(two, x[j, 1])
+            if one <= two:
+                x[j, 0], x[j, 1] = one, two
+
+
+@kernel
+def narrow_sums(sums: FloatArray, held: FloatArray, x: FloatArray) -> None:
+    """Cut off what sums, held (n_sums, 2), cannot be, given their states x (n_x, 2)."""
+    count, n = sums.shape
+    for k in range(count):
+        least, most, size = _terms(sums[k], x)
+        room = 4.0 * (n + 4.0) * UNIT * size + TINY
+        if not math.isfinite(room):
+            continue
+        low, high = max(least - room, held[k, 0]), min(most + room, held[k, 1])
+        if low <= high:
+            held[k, 0], held[k, 1] = low, high
+
+
+class Slopes(NamedTuple):
+    """Slopes over ranges: their tape, ranges of parameters and inputs, and room (n, 2) for all.
+
+    sums (n_sums, n_x) of states whose slope is zero;  held (n_sums, 2): what they are;  near (n_x,
+    2): room for states
+    """
+
+    tape: OpTape
+    faces: Faces
+    p: FloatArray
+    u: FloatArray
+    out: FloatArray
+    sums: FloatArray
+    held: FloatArray
+    near: FloatArray
+
+
+@kernel
+def face_slopes(
+    of: Slopes, asked: BoolArray, paths: FloatArray, x: FloatArray, worst: FloatArray
+) -> None:
+    """Worst slopes (n_x, 2) on faces' paths (n_x, 2, 2) while the other states are anywhere in x.
+
+    asked  (n_x, 2) for which faces
+
+    Operations that do not depend on a face's state are the same for all faces, unless sums cut off
+    what the other states can be there. Those that do not move must have been computed before.
+    """
+    tape, faces, p, u, out = of.tape, of.faces, of.p, of.u, of.out
+    kinds, firsts, seconds, numbers = tape.op, tape.a, tape.b, tape.number
+    slots, functions, exponents, results = tape.argument, tape.function, tape.exponent, tape.results
+    sums, held, near, has_sums = of.sums, of.held, of.near, len(of.sums) > 0
+    kept = np.empty_like(out)
+    for face in range(0 if has_sums else -1, 2 * len(asked)):
+        i, s = face // 2, face % 2
+        around, places, first, last = x, faces.moving, 0, len(faces.moving)
+        if face >= 0:
+            if not asked[i, s]:
+                continue
+            inner, outer = x[i, 0], x[i, 1]
+            x[i, 0], x[i, 1] = paths[i, s, 0], paths[i, s, 1]
+            places, first, last = faces.own, faces.own_first[i], faces.own_first[i + 1]
+            if has_sums:
+                near[:] = x
+                narrow_states(sums, held, near, i)
+                around = near
+                places, first, last = faces.need, faces.need_first[i], faces.need_first[i + 1]
+        for j in range(first, last):
+            n = places[j]
+            op, a, b = kinds[n], firsts[n], seconds[n]
+            if op == ops.STATE:
+                low, high = around[a, 0], around[a, 1]
+            elif op == ops.PARAMETER:
+                low, high = p[a, 0], p[a, 1]
+            elif op == ops.CONST:
+                low, high = numbers[n], numbers[n]
+            elif op == ops.INPUT:
+                low, high = u[a, 0], u[a, 1]
+            elif op == ops.TIME:
+                low, high = u[len(u) - 1, 0], u[len(u) - 1, 1]
+            elif op in (ops.SHIFT, ops.COEFFICIENT, ops.HORNER, ops.TERM):
+                continue
+            elif op == ops.FRACTION:
+                low, high = fraction(firsts, numbers, a, b, out)
+            elif op == ops.NEG:
+                low, high = -out[a, 1], -out[a, 0]
+            elif op == ops.CLOSE:
+                k = slots[b]
+                low, high = of_function(functions[b], exponents[b], out[k, 0], out[k, 1])
+                low, high = outward(low, high)
+            elif op == ops.GENERAL_POWER:
+                base, k = base_and_exponent(tape, n)
+                low, high = of_power(out[base, 0], out[base, 1], out[k, 0], out[k, 1])
+            else:
+                low, high = between(op, out[a, 0], out[a, 1], out[b, 0], out[b, 1])
+            if not (low <= high):
+                low, high = -np.inf, np.inf
+            out[n, 0], out[n, 1] = low, high
+        if face < 0:
+            kept[:] = out
+            continue
+        x[i, 0], x[i, 1] = inner, outer
+        worst[i, s] = out[results[i], s]
+        if not has_sums:
+            for j in range(first, last):
+                n = places[j]
+                out[n, 0], out[n, 1] = kept[n, 0], kept[n, 1]
+
+
+@kernel
+def face_slope(of: Slopes, i: int, side: int, path: FloatArray, x: FloatArray) -> float:
+    """The same of one face, on the path (2,) of state i."""
+    n = len(x)
+    asked, paths, worst = np.zeros((n, 2), dtype=np.bool_), np.empty((n, 2, 2)), np.empty((n, 2))
+    asked[i, side], paths[i, side] = True, path
+    face_slopes(of, asked, paths, x, worst)
+    return float(worst[i, side])
+
+
+@kernel
+def enclose(tape: OpTape, x: FloatArray, p: FloatArray, u: FloatArray, out: FloatArray) -> None:
+    """Ranges of all operations, into out (n, 2).
+
+    x (n_x, 2), p (n_p, 2), u (n_u + 1, 2): ranges of states, parameters, and inputs with time last
+    """
+    every, none = np.arange(len(tape.op)), np.zeros(0, dtype=np.int64)
+    no_faces, nothing = np.zeros((0, 2), dtype=np.bool_), np.zeros((0, 2))
+    faces = Faces(every, none, none, none, none)
+    of = Slopes(tape, faces, p, u, out, nothing, nothing, nothing)
+    face_slopes(of, no_faces, np.zeros((0, 2, 2)), x, nothing)
+
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial slope
 FALLEN = 1e-8  # least share of a face that is left after it fell
