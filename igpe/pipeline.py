@@ -203,7 +203,7 @@ def _estimate(
         steps = steps._replace(given=given)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
-    if certify and not stopped():
+    if certify and not (stopped() or result.active):
         prove = with_unasked_proof if certify == "auto" else with_proof
         result = prove(steps, settings, result, clock)
     return with_refusal(steps, result, given)
@@ -260,6 +260,8 @@ def _searched_again(
     steps: Steps, result: Result, settings: Settings, clock: Clock
 ) -> tuple[Steps, Result]:
     """Climb further rungs until the data no longer refute the fit; none where a grid misfits."""
+    if result.active:  # what holds the optimum is the cause, and most searches do not keep it
+        return steps, result
     if grid := if_in_time(lambda: coarse_grid(steps, settings)):
         return steps, replace(result, actions=(grid, *result.actions))
     for search in (with_more_incremental_shooting, with_multiple_shooting, with_further_search):

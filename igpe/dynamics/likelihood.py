@@ -1,8 +1,6 @@
 """The likelihood of measurements with normal errors, its gradient, and errors of the unknowns.
 
-Active constraints leave directions free: those without time, on parameters and on states, are
-differentiated on the integrated trajectory. Those over time stay out, as do those on what the
-equations do not determine: the result says so.
+Active constraints leave directions free (`igpe.dynamics.shooting.tangent`).
 """
 
 from collections.abc import Mapping
@@ -12,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
+from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import (
@@ -21,13 +19,11 @@ from igpe.dynamics.shooting.base import (
     refuse_spectra,
     require_start,
 )
-from igpe.dynamics.shooting.multiple.chains import chains_of
-from igpe.dynamics.shooting.residuals import Broken, Run, deviations, runs_of
+from igpe.dynamics.shooting.residuals import Run, deviations, runs_of
 from igpe.dynamics.shooting.spectral import spectral_blocks
 from igpe.numerics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
-from igpe.numerics.least_squares.chains import Chained, condensed
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.censored import below, information, mills
 from igpe.problem.problem import Problem
@@ -278,44 +274,3 @@ def _judged(problem: Problem, at: Linearised) -> Judged | None:
         np.vstack([judged.squares.jacobian, at.jacobian[m:] / root]),
     )
     return judged._replace(squares=squares)
-
-
-ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
-INTEGRATOR = Automatic(slack=100.0)
-
-
-class Tangent(NamedTuple):
-    """Directions that active constraints forbid.
-
-    rows  (k, n) their derivative by the free unknowns;  known: constraints that were looked at
-    """
-
-    rows: FloatArray
-    known: frozenset[str]
-
-
-def tangent(problem: Problem, x: FloatArray) -> Tangent:
-    """The active constraints without time, at the free unknowns x (n,)."""
-    nothing = Tangent(np.zeros((0, len(x))), frozenset())
-    names = frozenset(n for starts in problem.starts for n in starts.others)
-    if not names:
-        return nothing
-    try:
-        experiments = chains_of(problem, INTEGRATOR, 1).shootings
-    except (Unsupported, ModelError):
-        return nothing
-    rows = [nothing.rows]
-    for shooting in experiments:
-        chain = shooting.chain(x, shooting.start(x)[None])
-        if isinstance(chain, Broken):
-            return nothing
-        if shooting.limits is None or chain.limits is None:
-            continue
-        free = Linearised(np.zeros(0), nothing.rows)
-        along = chain.limits.along(condensed(Chained((chain,), free)).moves[0][:, :, :-1])
-        limits, without_time = chain.limits, [n in names for n in shooting.limits.names]
-        near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
-        made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
-        is_active = limits.equations | (near <= ACTIVE * made_of)
-        rows.append(along[is_active & np.array(without_time)])
-    return Tangent(np.vstack(rows), names)

@@ -22,7 +22,7 @@ from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
-from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
+from igpe.dynamics.likelihood import errors_at, objective_rise
 from igpe.dynamics.search.other_optima import (
     INTERRUPTED,
     Sought,
@@ -34,6 +34,7 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import first_weighted, iterate_weights, weighted_at
+from igpe.dynamics.shooting.tangent import tangent
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -148,6 +149,7 @@ SWITCH = "IGPE_PROOFS"
 MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 ALIKE = 0.01  # change of weights, or of correlations, that means nothing
+NO_BOUNDS = "igpe.certify does not enforce bounds of states, and some are active"
 MOST_TURNS = 3  # of weights and the search for other optima
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 WEIGHTS_INTERRUPTED = (
@@ -222,7 +224,7 @@ def rise_of(steps: Steps, settings: Settings) -> float:
     if best.at is None:
         return 0.0
     x, level = problem.box.vector(best.estimate.parameters), settings.confidence
-    errors = errors_at(problem, x, best.at, level, active=tangent(problem, x).rows)
+    errors = errors_at(problem, x, best.at, level, active=tangent(problem, x, best.at).rows)
     rise = objective_rise(problem, best.at, errors, level)
     return rise if np.isfinite(rise) else 0.0
 
@@ -405,6 +407,8 @@ def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
     is_open = result.proof is None and result.status in SEARCHED
     if not is_open or not len(steps.problem.box):
         return result
+    if result.active and is_plain(steps.problem):
+        return replace(result, unprovable=f"{NO_BOUNDS}: {', '.join(result.active)}.")
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
     return replace(result, unprovable=refusal(first_weighted(given)))

@@ -20,6 +20,7 @@ from igpe.dynamics.search.other_optima import lower_optimum, rounding
 from igpe.dynamics.shooting.base import is_large, is_plain, minimises_squares
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
@@ -103,11 +104,13 @@ def _by_horizons(steps: Steps, settings: Settings, enough: int, seed: int) -> St
         search.most_work = HORIZONS
         with allowance(search.residuals.most_steps):
             for start in box.sobol(SCATTERED, seed):
-                ends.append(search.estimate(box.mapping(start)))
-                reached = [e.objective for e in ends if e.status.usable]
-                if agreeing([least, *reached]) > enough:
+                end = search.estimate(box.mapping(start))
+                x = box.vector(end.parameters)
+                if end.status.usable and not passed_bounds(problem, search.residuals, x):
+                    ends.append(end)
+                if agreeing([least, *(e.objective for e in ends)]) > enough:
                     break
-    ends = sorted((e for e in ends if e.status.usable), key=lambda e: e.objective)
+    ends.sort(key=lambda e: e.objective)
     if not ends:
         return steps
     values = [box.vector(end.parameters) for end in ends[:1]]

@@ -178,7 +178,7 @@ def _profiled(
 def _can_profile(steps: Steps, result: Result) -> bool:
     return (
         steps.best.at is not None
-        and not result.status.is_early
+        and not (result.status.is_early or result.active)
         and result.degrees > 0
         and is_plain(steps.problem)
         and steps.problem.loss.is_squares

@@ -15,7 +15,8 @@ from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, listed
-from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
+from igpe.core.names import in_words
+from igpe.dynamics.likelihood import errors_at, of_measurements
 from igpe.dynamics.shooting.base import (
     AT_BOUND,
     EXCESS,
@@ -27,6 +28,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.correlations import correlation_remarks, likelihood_gain
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import FAR_OFF, assumed_sizes
+from igpe.dynamics.shooting.tangent import Tangent, tangent
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import LATER, Steps
@@ -53,6 +55,7 @@ from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
+SHOWN = 5  # active constraints in a sentence
 FEW_LEFT = 0.9  # of a standard deviation: what maximum likelihood leaves of it
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
@@ -204,7 +207,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     problem, best, confidence = steps.problem, steps.paths[0], settings.confidence
     values, status = best.corrected.parameters, best.corrected.status
     x, at = problem.box.vector(values), steps.best.at
-    free = tangent(problem, x)
+    free = tangent(problem, x, at)
     errors = errors_at(problem, x, at, confidence, active=free.rows)
     spectral = _spectral(steps, settings, x, errors)
     errors = errors if spectral is None else spectral.errors
@@ -269,8 +272,14 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         other_priors=tuple(problem.other_priors),
         prior_level=sum((p.log_density(p.mean) for p in problem.other_priors.values()), 0.0),
         time_unit=problem.unit("time"),
-        actions=(*_actions(steps), *_small(problem), *[unconfirmed] * bool(unconfirmed)),
+        actions=(
+            *_held_by(problem, free.active),
+            *_actions(steps),
+            *_small(problem),
+            *[unconfirmed] * bool(unconfirmed),
+        ),
         combined=rank.combined,
+        active=free.active,
     )
     if spectral is not None and at is not None:
         return _with_spectra(result, problem, at, spectral, free.rows)
@@ -331,7 +340,8 @@ def _optimum(
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
     found_by = SEARCHED if is_plain(problem) else CANDIDATE
-    errors = errors_at(problem, x, one.at, settings.confidence, active=tangent(problem, x).rows)
+    active = tangent(problem, x, one.at).rows
+    errors = errors_at(problem, x, one.at, settings.confidence, active=active)
     free = None if one.at is None else free_sign_errors(problem, settings.integrator, x, errors)
     errors = errors if free is None else free.errors
     return Optimum(
@@ -506,6 +516,26 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
         )
+
+
+def _held_by(problem: Problem, active: Sequence[str]) -> Iterator[str]:
+    """That constraints over time or bounds of states hold the optimum, and what lies beyond."""
+    if not active:
+        return
+    beyond = []
+    for e, instance in zip(problem.experiments, problem.instances, strict=True):
+        for name in {n for n in e.measured if any(a.startswith(f"{n} ") for a in active)}:
+            v = (instance.over_time(name) or {})[instance.first]
+            low, high = (np.inf * s if b is None else b for s, b in ((-1, v.lb), (1, v.ub)))
+            values = e.measurements.of(name)[1]
+            count = int(((values < low) | (values > high)).sum())
+            beyond += [f"{counted(count, 'measurement')} of {name}"] * bool(count)
+    lie = f" {in_words(beyond)} lie outside of the bounds." * bool(beyond)
+    it = "this constraint" if len(active) == 1 else "these constraints"
+    yield (
+        f"Active: {in_words(active, SHOWN)}. Without {it}, the model would fit better.{lie} "
+        f"Widen bounds that are only guesses."
+    )
 
 
 def _actions(steps: Steps) -> tuple[str, ...]:

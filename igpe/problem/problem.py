@@ -432,6 +432,13 @@ class Problem(Suggesting):
         """The arguments that were passed to `weighted`; None if it was not called."""
         return self._weights
 
+    def with_instances(self, instances: Iterable[Instance]) -> "Problem":
+        """Return a copy of the problem with its models as they were built at other times."""
+        copy = self._copied()
+        copy.instances = tuple(instances)
+        copy.starts = tuple(map(model_starts, copy.instances))
+        return copy
+
     def reporting(self, names: Sequence[str]) -> "Problem":
         """Return a copy with additional quantities that simulations report but that are not
         measured.

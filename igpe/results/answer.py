@@ -26,6 +26,7 @@ from igpe.core.markup import (
     table,
     wide,
 )
+from igpe.core.names import in_words
 from igpe.core.status import Status
 from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
@@ -39,6 +40,7 @@ Grade = Literal["good", "fair", "bad"]
 SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
 UNFINISHED = (Status.ITERATION_LIMIT, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STALLED)
 LABEL = 12  # characters of the column of labels
+SHOWN = 2  # active constraints in the verdict
 MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 WIDER = 8.0  # standard errors that are more than an interval of 95 % has, of some 6 measurements
@@ -403,7 +405,8 @@ def _optimum(result: ResultData, prove: str) -> Line:
             exact = f"gap {100 * gap:.2g} %" if proof.lower_bound > 0 else "the fit is exact"
             words, grade = f"proved best within the bounds ({exact})", "good"
         else:
-            words, grade = f"{_agreement(result)}{_unproved(result, prove)}", "fair"
+            held = f"active: {in_words(result.active, SHOWN)}; " * bool(result.active)
+            words, grade = f"{_agreement(result)}{held}{_unproved(result, prove)}", "fair"
             if _is_discretised(result):
                 words, grade = f"for the discretised model only: {words}", "bad"
     elif status is Status.NOTHING_TO_DO:
@@ -460,7 +463,7 @@ def actions(result: ResultData) -> list[str]:
         first = result.adequacy.reasons[:1]
         then = "The intervals assume a correct model."
         by_grid = any(a.startswith(TOO_COARSE) for a in result.actions)
-        improve = [] if by_grid else ["Plot the residuals and improve the model."]
+        improve = [] if by_grid or result.active else ["Plot the residuals and improve the model."]
         lines.append(" ".join([*first, then, *improve]))
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]

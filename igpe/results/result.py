@@ -83,6 +83,8 @@ class Result(ResultData, Stored, name="result", number=1):
                   maximise it than at those in `correlations` (restricted maximum likelihood)
     prior_level   sum of the logarithms of the densities of the priors that are not normal, each at
                   its median; the objective contains it, and comparisons of models do not
+    active        active constraints over time and active bounds of states, with their times:
+                  without them, the model would fit better
     """
 
     @property

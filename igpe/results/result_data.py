@@ -168,6 +168,7 @@ class ResultData:
     other_priors: tuple[str, ...] = ()
     likelihood_gain: float = 0.0
     prior_level: float = 0.0
+    active: tuple[str, ...] = ()
 
     @property
     def spectra(self) -> pd.DataFrame:

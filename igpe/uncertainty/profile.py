@@ -16,16 +16,18 @@ from igpe.core.arguments import digest
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box, is_reached
 from igpe.core.deadline import session
-from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.json_form import Stored
 from igpe.core.markup import Rows, Shown, numbers
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
+from igpe.dynamics.likelihood import errors_at, objective_rise
+from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem, takes_problem
@@ -267,8 +269,9 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
 
     if isinstance(method, Collocation):
         program = collocated(problem, method, values)
-        x, active = program.x, tangent(problem, program.x).rows
+        x = program.x
         at = Residuals(problem, Automatic())(x)
+        active = tangent(problem, x, at).rows
         errors = errors_at(problem, x, at, confidence, active=active)
         rise = allowed_rise(errors, problem.sigma_known, confidence)
         far = np.maximum(errors.upper - x, x - errors.lower) / np.sqrt(INCREMENTS)
@@ -290,6 +293,11 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         problem, values, method, "igpe.profile", confidence=confidence, deviations_too=True
     )
     rise = objective_rise(base.problem, base.at, base.errors, confidence)
+    if passed := passed_bounds(base.problem, base.residuals, base.x):
+        raise Unsupported(
+            f"igpe.SingleShooting ignores the bounds of {', '.join(passed)}, which hold the "
+            "optimum. To enforce them, write igpe.profile(..., method=igpe.Collocation())."
+        )
     profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
     base = _rougher(base, INEXACT * rise)
     residuals, before = base.residuals, base.residuals.work

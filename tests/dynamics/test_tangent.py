@@ -7,20 +7,20 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.dynamics.likelihood import tangent
+from igpe.dynamics.shooting.tangent import tangent
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 3.0, 13)
 
 
-def decaying(*, end=None, ends=None, path=None, stray=False):
-    """dA = -k A, with constraints at the end, with the start, and over time."""
+def decaying(*, end=None, ends=None, path=None, bound=None, stray=False):
+    """dA = -k A, with constraints at the end, with the start, over time, and a bound of A."""
 
     def builder(times):
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t, initialize=1.0)
+        m.A = pyo.Var(m.t, initialize=1.0, bounds=(bound, None))
         m.dA = dae.DerivativeVar(m.A)
         m.k = pyo.Var(bounds=(0.01, 10), initialize=1.0)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
@@ -81,6 +81,50 @@ def test_an_equation_between_start_and_end_takes_one_degree():
     assert not any("ignore the constraints" in note for note in tied.notes)
 
 
-def test_paths_are_said_to_be_left_out():
-    told = igpe.estimate(posed(path=1.8))
-    assert any("ignore the constraints ['path']" in note for note in told.notes)
+@pytest.mark.parametrize(
+    ("constraint", "name"), [({"path": 1.8}, "path at 0"), ({"bound": 0.3}, "A >= 0.3 at 3")]
+)
+def test_what_holds_the_optimum_over_time_is_named_and_takes_one_degree(constraint, name):
+    free, held = (igpe.estimate(posed(**c)) for c in ({}, constraint))
+    assert held.status is igpe.Status.CONVERGED
+    assert (held.active, free.active) == ((name,), ())
+    assert name in held.verdict["optimum"]
+    start, k = held.parameters["A(t0)"], held.parameters["k"]
+    edge = start / 1.8 if "path" in constraint else start * np.exp(-3 * k) / 0.3
+    assert edge == pytest.approx(1.0, rel=1e-4)
+    assert held.degrees == free.degrees + 1
+    assert held.adequacy.lacks
+    assert not any("ignore the constraints" in note for note in held.notes)
+    assert f"Active: {name}. Without this constraint, the model would fit better." in str(held)
+
+
+def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
+    """B of A -> B -> C is largest between two measurements; its bound is below some of them."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t, bounds=(0, 0.5))
+        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m.k1, m.k2 = pyo.Var(bounds=(0.001, 10)), pyo.Var(bounds=(0.001, 10))
+        m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+        m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+        return m
+
+    t = np.array([0.5, 1, 2, 3, 4, 6, 8, 10.0])
+    a, b = np.exp(-0.3 * t), 1.5 * (np.exp(-0.1 * t) - np.exp(-0.3 * t))
+    noise = 0.01 * np.random.default_rng(22).standard_normal((2, 8))
+    data = pd.DataFrame({"time": t, "A": a + noise[0], "B": b + noise[1]})
+    run = Experiment(data, start={"A": 1.0, "B": 0.0}, start_time=0.0, sigma=0.01)
+    problem = Problem(model, parameters=["k1", "k2"], experiments=run)
+    result = igpe.estimate(problem)
+    assert result.status is igpe.Status.CONVERGED
+    assert result.active[0].startswith("B <= 0.5 at ")
+    assert result.adequacy.lacks
+    assert "4 measurements of B lie outside of the bounds" in str(result)
+    assert not any(advice in str(result.details) for advice in ("igpe.profile", "Run igpe.certify"))
+    with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):
+        igpe.profile(problem, result)
+    kept = igpe.profile(problem, result, ["k2"], method=igpe.Collocation())["k2"]
+    k2 = result.estimates[1]
+    assert (k2.lower, k2.upper) == pytest.approx((kept.lower, kept.upper), rel=5e-3)

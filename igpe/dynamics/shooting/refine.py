@@ -27,6 +27,7 @@ from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
@@ -116,10 +117,23 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
         return Refined(rough, at)
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate satisfies these bounds."
-        return Refined(rough, at, (note,))
+        return Refined(_held(problem, rough, at), at, (note,))
+    if not is_shot:
+        found = _held(problem, found, at)
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
         found = replace(found, status=fit.status)  # meshes were too coarse, the integrator is not
     return Refined(found, fit.at)
+
+
+def _held(problem: Problem, estimate: Estimate, at: Linearised) -> Estimate:
+    """The estimate, which is an optimum if active constraints or bounds of states make it one.
+
+    Where one is active, the mesh moves the optimum by more than collocation's tolerance.
+    """
+    if estimate.status is not Status.ITERATION_LIMIT:
+        return estimate
+    is_optimum = tangent(problem, problem.box.vector(estimate.parameters), at).active
+    return replace(estimate, status=Status.CONVERGED) if is_optimum else estimate
 
 
 def _fitted(problem: Problem, residuals: Residuals, x: FloatArray, search: GaussNewton) -> Fit:

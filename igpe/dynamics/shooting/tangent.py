@@ -1,0 +1,179 @@
+"""Active constraints and bounds of states: what they are, and the directions that they forbid.
+
+Those without time, on parameters and on states, are differentiated on the integrated trajectory.
+Those over time count where they hold the optimum: where the residuals' derivative is not zero,
+multipliers of one sign make it so,
+
+    J' r + sum_i lambda_i grad c_i = 0,    lambda_i >= 0       (Karush, Kuhn and Tucker)
+
+with one c_i for each contact, a time at which a constraint comes next to its limit. Models are
+built at more times for this, as collocation does: a contact may lie between measurements.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.common.modeling import unique_component_name
+from scipy.linalg import null_space
+from scipy.optimize import nnls
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import ModelError, Unsupported
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.multiple.chains import Shooting, chains_of
+from igpe.dynamics.shooting.residuals import Broken
+from igpe.dynamics.shooting.simulated import fine_grid
+from igpe.equations.compiled import compiled
+from igpe.numerics.covariance import directions
+from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.chains.chains import Chained, Limits, condensed
+from igpe.problem.building import build
+from igpe.problem.model import Instance
+from igpe.problem.problem import Problem
+
+ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
+CONTACT = 1e-3  # the same of one over time, which collocation keeps at the points of its mesh
+OPTIMAL = 1e-6  # share of the sum of squares along the derivative that no constraint must explain
+EXPLAINED = 1e-2  # of that share: what an optimum leaves, its contacts lying between times
+MOST = 40_000  # constraints over time in a model that is built to look at them
+INTEGRATOR = Automatic(slack=100.0)
+
+
+class Tangent(NamedTuple):
+    """Directions that active constraints forbid.
+
+    rows    (k, n) their derivative by the free unknowns;  known: constraints that were looked at
+    active  those over time and bounds of states that hold the optimum, each with its time
+    """
+
+    rows: FloatArray
+    known: frozenset[str]
+    active: tuple[str, ...] = ()
+
+
+def tangent(problem: Problem, x: FloatArray, at: Linearised | None = None) -> Tangent:
+    """The active constraints at the free unknowns x (n,).
+
+    at  residuals and derivative there; None: constraints over time stay out
+    """
+    fixed = _without_time(problem, x)
+    if at is None or not np.isfinite(at.jacobian).all():
+        return fixed
+    free = np.flatnonzero(~on_bounds(x, at, problem.box))
+    along = null_space(fixed.rows[:, free]) if len(fixed.rows) else np.eye(len(free))
+    split = directions(at.jacobian[:, free] @ along)
+    inverse = split.known / split.singular[:, None] @ along.T  # (r, n_free)
+    pull = -inverse @ (at.jacobian[:, free].T @ at.residual)
+    share = float(pull @ pull)
+    if share <= OPTIMAL * at.squares:
+        return fixed._replace(known=fixed.known | problem.inequalities)
+    with suppress(Unsupported, ModelError):
+        rows, names = _contacts(problem, x)
+        if len(rows):
+            multipliers, left = nnls(inverse @ rows[:, free].T, pull)
+            if left**2 <= EXPLAINED * share:
+                holds = multipliers > 0
+                active = tuple(n for n, own in zip(names, holds, strict=True) if own)
+                known = fixed.known | problem.inequalities
+                return Tangent(np.vstack([fixed.rows, rows[holds]]), known, active)
+    return fixed
+
+
+def _without_time(problem: Problem, x: FloatArray) -> Tangent:
+    nothing = Tangent(np.zeros((0, len(x))), frozenset())
+    names = frozenset(n for starts in problem.starts for n in starts.others)
+    if not names:
+        return nothing
+    try:
+        experiments = chains_of(problem, INTEGRATOR, 1).shootings
+    except (Unsupported, ModelError):
+        return nothing
+    rows = [nothing.rows]
+    for shooting in experiments:
+        if shooting.limits is None:
+            continue
+        if (made := _limits(shooting, x)) is None:
+            return nothing
+        limits, along = made
+        without_time = [n in names for n in shooting.limits.names]
+        near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
+        made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
+        is_active = limits.equations | (near <= ACTIVE * made_of)
+        rows.append(along[is_active & np.array(without_time)])
+    return Tangent(np.vstack(rows), names)
+
+
+def _limits(shooting: Shooting, x: FloatArray) -> tuple[Limits, FloatArray] | None:
+    """An experiment's constraints and their derivative (c, n) along its trajectory."""
+    chain = shooting.chain(x, shooting.start(x)[None])
+    if isinstance(chain, Broken) or chain.limits is None:
+        return None
+    free = Linearised(np.zeros(0), np.zeros((0, len(x))))
+    return chain.limits, chain.limits.along(condensed(Chained((chain,), free)).moves[0][:, :, :-1])
+
+
+def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
+    """Gradients (k, n), each towards what it forbids, and names of constraints over time.
+
+    raises ModelError and Unsupported as `chains_of`
+    """
+    fine = problem.with_instances([_at_more_times(problem, k) for k in range(len(problem.starts))])
+    rows, names = [np.zeros((0, len(x)))], list[str]()
+    if not fine.inequalities:
+        return rows[0], names
+    for shooting in chains_of(fine, INTEGRATOR, 1).shootings:
+        if shooting.limits is None or (made := _limits(shooting, x)) is None:
+            continue
+        limits, along = made
+        of = np.array([n.rpartition(" at ")[0] for n in shooting.limits.names])
+        for name in fine.inequalities & set(of):
+            own = np.flatnonzero(of == name)
+            value = limits.value[own]
+            size = float(np.max(np.abs(value)))
+            for side, limit in ((1.0, limits.high[own]), (-1.0, limits.low[own])):
+                slack = np.pad(side * (limit - value), 1, constant_values=np.inf)
+                is_least = (slack[1:-1] <= slack[:-2]) & (slack[1:-1] < slack[2:])
+                for i in own[is_least & (slack[1:-1] <= CONTACT * size)]:
+                    rows.append(side * along[[i]])
+                    names.append(shooting.limits.names[i] + shooting.limits.of)
+    return np.vstack(rows), names
+
+
+def _at_more_times(problem: Problem, k: int) -> Instance:
+    """The model of experiment `k` at more times, with bounds of its variables as inequalities."""
+    instance, experiment = problem.instances[k], problem.experiments[k]
+    with suppress(ModelError):  # a model with times of its own
+        times = fine_grid(problem, k)
+        instance = build(problem.model, times[times >= experiment.start_time], experiment)
+    ivp = compiled(problem).initial_value_problem(k, switching=True)
+    known = {*ivp.states, *ivp.algebraic}
+    bounded = {
+        name: series
+        for family in (instance.states, instance.series)
+        for name, series in family.items()
+        if name in known and any(v.bounds != (None, None) for v in series.values())
+    }
+    if sum(map(len, bounded.values())) > MOST:
+        return instance
+    inequalities = dict(instance.inequalities)
+    for name, series in bounded.items():
+        inequalities |= _bounds(instance.model, name, series)
+    return replace(instance, inequalities=inequalities)
+
+
+def _bounds(model: Any, name: str, series: Mapping[float, Any]) -> dict[str, dict[float, Any]]:
+    """Lower and upper bounds of a variable as constraints by time, named as one would read them."""
+    home = unique_component_name(model, "bounds")
+    model.add_component(home, pyo.ConstraintList())
+    made: dict[str, dict[float, Any]] = {}
+    for t, v in series.items():
+        for bound, sign in ((v.lb, ">="), (v.ub, "<=")):
+            if bound is not None:
+                expr = v >= bound if sign == ">=" else v <= bound
+                made.setdefault(f"{name} {sign} {bound:g}", {})[t] = getattr(model, home).add(expr)
+    return made
