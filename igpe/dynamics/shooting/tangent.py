@@ -31,7 +31,7 @@ from igpe.equations.compiled import compiled
 from igpe.numerics.covariance import directions
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains.chains import Chained, Limits, condensed
+from igpe.numerics.least_squares.chains import Chained, Limits, condensed
 from igpe.problem.building import build
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
