@@ -167,7 +167,7 @@ def _amici(case: Case, python: Path) -> dict[str, float]:
     """AMICI on the SBML that igpe writes; and the largest difference from SciPy's final state."""
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        igpe.to_petab(case.problem, place)
+        igpe.petab.to_petab(case.problem, place)
         names = pd.read_csv(place / "parameters.tsv", sep="\t").parameterId
         given = {
             "model": str(place / "model.xml"),

@@ -74,6 +74,7 @@ from igpe.estimation.steps import CandidatePath, Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
+from igpe.results.residual_table import clear_failures
 from igpe.results.result import Result
 from igpe.structure.identifiability import MOST_WORK, Access
 from igpe.structure.spectral import analyse_any
@@ -263,7 +264,8 @@ def _searched_again(
     if result.active:  # what holds the optimum is the cause, and most searches do not keep it
         return steps, result
     if grid := if_in_time(lambda: coarse_grid(steps, settings)):
-        return steps, replace(result, actions=(grid, *result.actions))
+        odd = clear_failures(result.residual_tests())  # which may well be right
+        return steps, replace(result, actions=(grid, *(a for a in result.actions if a not in odd)))
     for search in (with_more_incremental_shooting, with_multiple_shooting, with_further_search):
         if not _is_unacceptable(steps, result) or stopped():
             break

@@ -26,14 +26,16 @@ from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import BY_FURTHER, BY_HORIZONS, Steps
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 from igpe.results.result_data import TOO_COARSE
 
 WIDE = 1e2  # ratio of positive bounds
+NEAR = 3  # iterations on a finer grid
 FINER = 0.8  # of the objective: what is left of it on a finer grid where the coarse one misfits
 COARSE = (
-    f"{TOO_COARSE}: on a grid with twice as many intervals, the same parameter "
-    "values reduce the sum of squares from {:.6g} to {:.6g}. Use a finer grid or a scheme of "
+    f"{TOO_COARSE}: on a grid with twice as many intervals, the sum of squares near the same "
+    "parameter values falls from {:.6g} to {:.6g}. Use a finer grid or a scheme of "
     "higher order (space=...) before you judge the model. igpe did not search for a better fit on "
     "this grid."
 )
@@ -130,16 +132,18 @@ def _objectives(steps: Steps) -> list[float]:
 def coarse_grid(steps: Steps, settings: Settings) -> str:
     """What to say where a grid in space misfits at the estimate; else nothing.
 
-    The sum of squares at the same parameters falls on a grid twice as fine.
+    Near the same parameters the sum of squares falls on a grid twice as fine. The parameters may
+    have followed the coarse grid, so a few steps of the search on the fine one are part of it.
     """
     problem, at = steps.problem, steps.best.at
     if at is None or not problem.given["space"] or not minimises_squares(problem):
         return ""
     x = problem.box.vector(steps.best.estimate.parameters)
+    search = GaussNewton(max_iterations=NEAR, enough=FINER * at.cost)
     with suppress(IgpeError):
-        fine = Residuals(problem.on_finer_grid(), settings.integrator).cost(x)
-        if fine is not None and fine < FINER * at.cost:
-            return COARSE.format(at.cost, fine)
+        fine = search.fit(Residuals(problem.on_finer_grid(), settings.integrator), x, problem.box)
+        if fine.at is not None and fine.cost < FINER * at.cost:
+            return COARSE.format(at.cost, fine.cost)
     return ""
 
 
