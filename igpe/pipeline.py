@@ -79,8 +79,7 @@ from igpe.results.result import Result
 from igpe.structure.identifiability import MOST_WORK, Access
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend
+from igpe.tasks.run import Backend, Workers
 
 UNCORRECTED = (
     "The estimate was interrupted before step 5, so these are the values of steps 3 and 4; "

@@ -34,8 +34,7 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot, axes_for
 from igpe.results.plots.stages import draw_waterfall, series
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend
+from igpe.tasks.run import Backend, Workers
 
 ARRIVED = {
     Status.CONVERGED,

@@ -18,10 +18,9 @@ from igpe.core.errors import DataError
 from igpe.core.markup import counted, docstring, one_line, quoted
 from igpe.formats.kinetics.laws import Equation, Reaction, numbered, read_equation
 from igpe.formats.kinetics.reactor import Batch, Units
-from igpe.formats.workbooks.fitting import Quantity, WorkbookRun
 from igpe.formats.workbooks.reading import read_workbook
 from igpe.formats.workbooks.words import TEMPERATURE, dimension, identifier, meant, split_header
-from igpe.formats.workbooks.workbook import Workbook
+from igpe.formats.workbooks.workbook import Quantity, Workbook, WorkbookRun
 from igpe.problem.experiment import start_time_of
 from igpe.problem.units import conversion
 

@@ -1,4 +1,4 @@
-from .budget import Budget as Budget
+from .design_limits import Budget as Budget
 from .design_variables import Between as Between
 from .design_variables import Levels as Levels
 from .design_variables import OneOf as OneOf

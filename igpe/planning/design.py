@@ -25,7 +25,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.simulated import simulate
-from igpe.planning.budget import Budget
+from igpe.planning.design_limits import Budget
 from igpe.planning.design_problem import (
     EMPTY,
     DesignProblem,

@@ -17,8 +17,13 @@ from igpe.dynamics.shooting.base import refuse_censored, refuse_correlated, requ
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.equations.sizes import NEAREST
-from igpe.planning.budget import Budget, DesignCost, design_cost
-from igpe.planning.design_limits import PlannedLimits, planned_limits
+from igpe.planning.design_limits import (
+    Budget,
+    DesignCost,
+    PlannedLimits,
+    design_cost,
+    planned_limits,
+)
 from igpe.planning.design_variables import (
     DesignVariable,
     ExistingExperiments,

@@ -17,8 +17,7 @@ from scipy.stats import qmc
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing
 from igpe.core.errors import ProblemError
-from igpe.planning.budget import DesignCost
-from igpe.planning.design_limits import KEPT, DesignLimits, PlannedLimits
+from igpe.planning.design_limits import KEPT, DesignCost, DesignLimits, PlannedLimits
 from igpe.planning.design_problem import DesignProblem, planned_name
 from igpe.planning.information import DesignInformation, RegularisedCriterion, UnknownSpace
 from igpe.planning.plan import PlannedExperiment

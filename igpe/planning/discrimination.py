@@ -17,7 +17,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.lack_of_fit import FAR, akaike_weights
-from igpe.planning.budget import Budget
+from igpe.planning.design_limits import Budget
 from igpe.planning.design_problem import EMPTY, DesignProblem, Values, read_design
 from igpe.planning.design_search import (
     BestDesign,

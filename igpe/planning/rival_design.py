@@ -24,8 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.planning.budget import DesignCost
-from igpe.planning.design_limits import PlannedLimits
+from igpe.planning.design_limits import DesignCost, PlannedLimits
 from igpe.planning.design_problem import DesignProblem
 from igpe.planning.information import DOptimal, RegularisedCriterion, UnknownSpace, determined
 from igpe.planning.planned_model import (

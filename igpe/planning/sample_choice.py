@@ -25,7 +25,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.planning.budget import SampleCost
+from igpe.planning.design_limits import SampleCost
 from igpe.planning.information import DesignInformation, DOptimal
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each

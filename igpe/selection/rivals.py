@@ -36,8 +36,7 @@ from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_rivals
 from igpe.results.result import Result
 from igpe.selection.behaviour import Containment, compared
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend, run
+from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, Row, Work
 from igpe.uncertainty.model_comparison import compare_models, refuse_robust
 

@@ -18,8 +18,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.core.status import Status
-from igpe.solvers.base import Answer, no_solver
-from igpe.solvers.closing import Goal, solve_closed
+from igpe.solvers.base import Answer, Goal, no_solver, solve_closed
 from igpe.solvers.nl import NlFile, columns_of, load, read_scaled, reduce, solve_in_folder
 from igpe.solvers.program import run
 

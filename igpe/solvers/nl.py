@@ -21,8 +21,7 @@ from pyomo.repn.plugins.nl_writer import NLWriter
 
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.solvers.base import Answer, Solver, no_solver, objective_of
-from igpe.solvers.closing import divided
+from igpe.solvers.base import Answer, Solver, divided, no_solver, objective_of
 
 HEADER, NAMED = 10, 2  # lines before the segments; where a suffix's name stands
 SOS = {"sosno", "ref"}

@@ -31,8 +31,18 @@ from pyomo.contrib.solver.solvers.asl_sol_reader import parse_asl_sol_file
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import SolverMissing
 from igpe.core.status import Status
-from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.closing import INFINITE, MARGIN, Goal, divided, restored, solve_closed, value_of
+from igpe.solvers.base import (
+    INFINITE,
+    MARGIN,
+    Answer,
+    Goal,
+    divided,
+    no_solver,
+    objective_of,
+    restored,
+    solve_closed,
+    value_of,
+)
 from igpe.solvers.located import environment, locate
 from igpe.solvers.nl import NlFile, load, solve_in_folder, violation
 

@@ -28,8 +28,7 @@ from igpe.numerics.covariance import influence, leverage
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_draws
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend, run
+from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, Row, Work
 from igpe.uncertainty.likelihood import (
     NO_ERRORS,

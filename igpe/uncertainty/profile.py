@@ -33,8 +33,7 @@ from igpe.numerics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_profiles
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend, run
+from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
     Likelihood,

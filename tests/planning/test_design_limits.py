@@ -10,7 +10,7 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.planning.budget import Budget, SampleCost, integral
+from igpe.planning.design_limits import Budget, SampleCost, integral
 from igpe.planning.design_problem import read_design
 from igpe.planning.sample_choice import SamplingRules
 from igpe.problem.inputs import linear_input, step_input

@@ -14,9 +14,8 @@ from fake_programs import FAKES, agrees, outcome, real_scip
 from test_solvers import camel
 
 from igpe.core.status import Status
-from igpe.solvers import closing
-from igpe.solvers.base import Answer, name_of
-from igpe.solvers.closing import Goal, divided, solve_closed
+from igpe.solvers import base
+from igpe.solvers.base import Answer, Goal, divided, name_of, solve_closed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.located import environment, idaes_folder, locate
 from igpe.solvers.program import AmplProgram, Couenne, Scip, ScipProgram
@@ -194,7 +193,7 @@ def test_an_optimum_of_zero_closes_in_one_pass() -> None:
 
     answer = solve_closed(once, model, Goal(1e-4, None), None)
     assert answer.status is Status.OPTIMAL_WITHIN_GAP
-    assert answer.lower_bound == pytest.approx(-closing.MARGIN, rel=0.01)
+    assert answer.lower_bound == pytest.approx(-base.MARGIN, rel=0.01)
     assert units == [1.0]
 
 
@@ -258,4 +257,4 @@ def test_only_a_requested_time_limit_is_reported(limit: float | None) -> None:
     assert answer.status is (Status.BEST_OF_SEVERAL if limit is None else Status.TIME_LIMIT)
     assert left[0] == limit
     assert left[1] is not None  # without a limit a further pass has one all the same
-    assert left[1] <= closing.REST
+    assert left[1] <= base.REST

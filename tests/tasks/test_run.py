@@ -272,7 +272,7 @@ def test_where_no_worker_can_build_the_model_this_machine_does(tmp_path):
 @pytest.mark.parametrize("when", ["never any", "gone at once", "client closed"])
 def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("igpe.tasks.executors.PATIENCE", 0.5)
+    monkeypatch.setattr("igpe.tasks.run.PATIENCE", 0.5)
     for module in ("executors", "run"):
         monkeypatch.setattr(f"igpe.tasks.{module}.AGAIN", 0.2)
     said, done = [], {}

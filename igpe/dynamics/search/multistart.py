@@ -30,8 +30,7 @@ from igpe.dynamics.shooting.residuals import Best
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.problem.problem import Problem
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend
+from igpe.tasks.run import Backend, Workers
 
 STEPS = (10_000, 100_000, None)  # that the integration of a trial may take in all
 FURTHER = 10  # times as many may an integration of a search from the best trials

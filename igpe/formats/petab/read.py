@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.errors import DataError, IgpeError, ProblemError
-from igpe.formats.petab.checks import explained
 from igpe.formats.petab.conditions import (
     ConditionModel,
     Conditions,
@@ -33,7 +32,7 @@ from igpe.formats.petab.formulas import (
     petab_config,
 )
 from igpe.formats.petab.sbml import Sbml, read_sbml
-from igpe.formats.petab.tables import TIMELINE, Tables, read_tables
+from igpe.formats.petab.tables import TIMELINE, Tables, explained, read_tables
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.noise.estimated import EstimatedSigma

@@ -23,11 +23,10 @@ from igpe.formats.workbooks.conditions import (
     degrees_in,
     table_of_conditions,
 )
-from igpe.formats.workbooks.fitting import Mark, Quantity, WorkbookRun, time_unit_of
 from igpe.formats.workbooks.reader import KINDS, ROLES, RawRun, is_set, read_block, times_across
 from igpe.formats.workbooks.times import Options
 from igpe.formats.workbooks.words import identifier, split_header
-from igpe.formats.workbooks.workbook import Workbook
+from igpe.formats.workbooks.workbook import Mark, Quantity, Workbook, WorkbookRun, time_unit_of
 from igpe.problem.problem import Problem
 from igpe.problem.tables import SOURCE, checksum
 from igpe.problem.units import conversion

@@ -35,8 +35,7 @@ from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
 from igpe.results.dynamic_certificate import TreeBox
-from igpe.tasks.executors import Workers
-from igpe.tasks.run import Backend, run
+from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, Row, Work
 
 PARTS = 12  # of a round
