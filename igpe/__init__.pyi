@@ -11,10 +11,10 @@ from .core.status import Status as Status
 from .dynamics import integrators as integrators
 from .dynamics import search as search
 from .dynamics.collocation.collocation import Collocation as Collocation
-from .dynamics.shooting.incremental.incremental_shooting import (
+from .dynamics.shooting.incremental_shooting import (
     IncrementalShooting as IncrementalShooting,
 )
-from .dynamics.shooting.multiple.multiple_shooting import MultipleShooting as MultipleShooting
+from .dynamics.shooting.multiple_shooting import MultipleShooting as MultipleShooting
 from .dynamics.shooting.single_shooting import SingleShooting as SingleShooting
 from .dynamics.simulation import simulate as simulate
 from .estimation.campaigns import campaign as campaign

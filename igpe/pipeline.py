@@ -31,10 +31,10 @@ from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import (
     ComplementJob,
     complements,
+    corrections,
     roughly,
     searches_everywhere,
 )
-from igpe.dynamics.search.correction import corrections
 from igpe.dynamics.shooting.base import (
     beside_constraints,
     constrained_unknowns,
@@ -48,8 +48,8 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
-from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_outputs_at_start
 from igpe.estimation.equally_good import (
     with_other_optima,

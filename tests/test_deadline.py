@@ -8,7 +8,7 @@ from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.noise import Noise

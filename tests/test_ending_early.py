@@ -22,7 +22,7 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation import collocation
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.search import complement as step_4
-from igpe.dynamics.shooting.multiple.chains import Chains
+from igpe.dynamics.shooting.chains import Chains
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.estimation import equally_good, summary

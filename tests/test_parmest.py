@@ -11,8 +11,8 @@ from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperime
 
 from igpe.core.errors import ModelError
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.simulated import simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.simulation import simulate_all
 from igpe.pipeline import estimate
 from igpe.problem.problem import Problem
 
@@ -43,7 +43,7 @@ class WithErrors(SemiBatchExperiment):
 @pytest.fixture(name="exact", scope="module")
 def _exact():
     problem = Problem.from_parmest([SemiBatchExperiment(semibatch())])
-    ((_, run),) = simulate(problem, Sundials(), TRUTH, (TIMES,))
+    ((_, run),) = simulate_all(problem, Sundials(), TRUTH, (TIMES,))
     names = problem.experiments[0].measured
     return semibatch(**{n: run.measured[:, names.index(n)] for n in MEASURED})
 
@@ -97,7 +97,9 @@ def test_a_model_without_time_is_measured_where_it_stays():
     (run,) = problem.experiments
     assert run.measured == ("y",)
     assert run.measurements.of("y") == ([1.0], [8.3], [0.1])
-    ((_, end),) = simulate(problem, Sundials(), {"asymptote": 10.0, "rate_constant": 0.5}, ([1.0],))
+    ((_, end),) = simulate_all(
+        problem, Sundials(), {"asymptote": 10.0, "rate_constant": 0.5}, ([1.0],)
+    )
     assert end.measured == pytest.approx(np.array([[10.0 * (1 - np.exp(-0.5))]]))
     assert source.get_labeled_model().component("time") is None
 

@@ -32,7 +32,7 @@ from figures import MODELS, Row, at_most
 import igpe
 from igpe.algebraic.projected import _LocalSearches
 from igpe.core.deadline import Session
-from igpe.dynamics.shooting.multiple.chains import Chains
+from igpe.dynamics.shooting.chains import Chains
 from igpe.dynamics.shooting.residuals import Best
 from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from trust.run import Answer, run

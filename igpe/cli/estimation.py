@@ -270,8 +270,8 @@ def _compared(
     """
     from igpe.core.errors import Unsupported
     from igpe.dynamics.collocation.collocation import Collocation
-    from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
-    from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+    from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
+    from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
     from igpe.dynamics.shooting.single_shooting import SingleShooting
     from igpe.estimation.campaigns import compare, joined
 

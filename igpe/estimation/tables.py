@@ -13,8 +13,7 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
-from igpe.dynamics.shooting.simulated import POINTS, fine_grid, simulate
-from igpe.dynamics.simulation import beyond_bounds
+from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, simulate_all
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
@@ -54,11 +53,11 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     """
     problem, at = steps.problem, steps.best.at
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
-    every = simulate(problem, settings.integrator, values, grids)
+    every = simulate_all(problem, settings.integrator, values, grids)
     enough = [_enough_points(run) for _, run in every]
     if max(enough) > POINTS:
         grids = tuple(fine_grid(problem, k, count) for k, count in enumerate(enough))
-        every = simulate(problem, settings.integrator, values, grids)
+        every = simulate_all(problem, settings.integrator, values, grids)
     runs = [(k, run) for k, (_, run) in enumerate(every)]
     table = pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True)
     named = zip(problem.experiments, every, strict=True)

@@ -24,7 +24,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.simulated import simulate
+from igpe.dynamics.simulation import simulate_all
 from igpe.planning.design_limits import Budget
 from igpe.planning.design_problem import (
     EMPTY,
@@ -282,7 +282,7 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     experiment = placeholder([end], posed.noise, sigma=carried(posed.noise), **same)
     alone = Problem(full.model, parameters=list(full.parameters), experiments=experiment)
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
-    ((_, run),) = simulate(alone, Sundials(), posed.plan.values(posed.values), (grid,))
+    ((_, run),) = simulate_all(alone, Sundials(), posed.plan.values(posed.values), (grid,))
     if not run.status.usable:
         raise EstimationFailed(
             f"The planned experiment {planned.name} ends at {end:g}, but could be integrated only "

@@ -21,7 +21,7 @@ from igpe.core.arguments import Checked, Flag, NotNegative, Positive, is_finite,
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Integrator, Simulation
-from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, SymbolicInput, model_limits
+from igpe.dynamics.shooting.limits_of_model import ModelLimits, SymbolicInput, model_limits
 from igpe.equations.compiled import compiled
 from igpe.planning.planned_model import PlannedModel, sensitivity_problem
 from igpe.problem.inputs import Table, evaluate

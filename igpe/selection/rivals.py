@@ -21,7 +21,7 @@ from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.shooting.base import Estimator, constraints
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate

@@ -44,7 +44,7 @@ from igpe.dynamics.shooting.base import (
     require_known_sigma,
     require_plain,
 )
-from igpe.dynamics.shooting.simulated import Simulated, profiles
+from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search

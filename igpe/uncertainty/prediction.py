@@ -24,8 +24,8 @@ from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.residuals import Residuals, Run
-from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.simulation import fine_grid
 from igpe.numerics.covariance import root
 from igpe.problem.noise.sigma import NoiseModel
 from igpe.problem.problem import Problem, takes_problem

@@ -6,7 +6,7 @@ from zoo import ZOO, Case
 
 import igpe
 from igpe.algebraic.curves import smooth_measurements
-from igpe.dynamics.shooting.simulated import simulate
+from igpe.dynamics.simulation import simulate_all
 from igpe.smoothing.base import Smoother
 
 SMOOTHERS: list[Smoother] = [
@@ -25,7 +25,7 @@ def exact_slopes(case: Case, problem: igpe.Problem) -> tuple[np.ndarray, np.ndar
     h = 1e-4 * float(np.ptp(times))
     grid = np.sort(np.concatenate([times - h, times + h]))
     integrator = igpe.integrators.Sundials(rtol=1e-11, atol=1e-13)
-    ((_, run),) = simulate(problem, integrator, case.truth, (grid,))
+    ((_, run),) = simulate_all(problem, integrator, case.truth, (grid,))
     return times, (run.measured[1::2] - run.measured[0::2]) / (2 * h)
 
 

@@ -16,7 +16,7 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search import correction
+from igpe.dynamics.search import complement
 from igpe.dynamics.shooting import refine as by_shooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Fit
@@ -114,8 +114,8 @@ def test_shooting_corrects_what_is_left_when_collocation_has_worked_enough(monke
     problem = CASE.problem(0.02, 1)
     starts = [{n: f * v for n, v in CASE.truth.items()} for f in (0.8, 1.0, 1.2)]
     assert len(Collocation(most_work=0.0).estimate_each(problem, starts)) == 1
-    monkeypatch.setattr(correction, "WORK", 0.0)
-    ends = correction.corrections(problem, starts, [()] * len(starts))
+    monkeypatch.setattr(complement, "WORK", 0.0)
+    ends = complement.corrections(problem, starts, [()] * len(starts))
     assert ["collocation" in end.method for end in ends] == [True, False, False]
     assert [end.objective for end in ends] == pytest.approx([ends[0].objective] * 3, rel=1e-3)
 

@@ -10,10 +10,10 @@ from scipy.linalg import expm
 import igpe
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
-from igpe.dynamics.search import correction
-from igpe.dynamics.search.correction import corrections
+from igpe.dynamics.search import complement
+from igpe.dynamics.search.complement import corrections
 from igpe.dynamics.shooting.base import MANY_STATES
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 
 TRUTH = np.array([1.0, 2.0, 4.0])
 START = {"k[0]": 0.3, "k[1]": 6.0, "k[2]": 1.2}
@@ -56,7 +56,7 @@ def chain():
 @pytest.mark.slow
 def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain):
     ends = corrections(chain, [START] * 3, [()] * 3)
-    assert len(ends) == correction.AGREEING
+    assert len(ends) == complement.AGREEING
     for end in ends:
         assert end.method == "multiple shooting"
         assert list(end.parameters.values()) == pytest.approx(TRUTH, rel=0.05)
@@ -66,7 +66,7 @@ def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain):
 @pytest.mark.slow
 def test_the_whole_estimate_is_right_and_counts_the_candidates_that_it_corrected(chain):
     result = igpe.estimate(chain, certify=False)
-    assert len(result.candidates) == correction.AGREEING
+    assert len(result.candidates) == complement.AGREEING
     for one, true in zip(result.estimates, TRUTH, strict=True):
         assert abs(one.value - true) < 4 * one.standard_error
 

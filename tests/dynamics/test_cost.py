@@ -10,7 +10,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.simulated import simulate
+from igpe.dynamics.simulation import simulate_all
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 CASE = {c.name: c for c in ZOO}
@@ -66,7 +66,7 @@ def test_reports_compile_nothing_anew(tmp_path, monkeypatch):
     problem, times = case.problem(), np.array(case.times)
     Residuals(problem, Automatic())
     before = len(list((tmp_path / "igpe").glob("*.so")))
-    ((_, run),) = simulate(problem, Automatic(), case.truth, (times,))
+    ((_, run),) = simulate_all(problem, Automatic(), case.truth, (times,))
     assert before
     assert len(list((tmp_path / "igpe").glob("*.so"))) == before
     assert run.measured[:, 0] == pytest.approx(case.data()[case.measured[0]].to_numpy(), rel=1e-5)

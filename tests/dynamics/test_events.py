@@ -16,7 +16,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.multiple.chains import chains_of
+from igpe.dynamics.shooting.chains import chains_of
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
 from igpe.numerics.least_squares.chains import Point

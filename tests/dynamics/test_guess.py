@@ -5,7 +5,7 @@ import pytest
 from zoo import ZOO
 
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.simulated import Simulated, fine_grid, profiles
+from igpe.dynamics.simulation import Simulated, fine_grid, profiles
 from igpe.smoothing.spline_curve import Interpolation
 
 CASE = {c.name: c for c in ZOO}

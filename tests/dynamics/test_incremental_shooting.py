@@ -15,8 +15,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.incremental import horizons, incremental_shooting
-from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
+from igpe.dynamics.shooting import horizons, incremental_shooting
+from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, NormalPrior

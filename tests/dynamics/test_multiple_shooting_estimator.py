@@ -15,8 +15,8 @@ from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.multiple.chains import node_times
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.chains import node_times
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.covariance import uncertainty

@@ -10,7 +10,7 @@ from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton

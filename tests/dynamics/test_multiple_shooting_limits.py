@@ -13,7 +13,7 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.numerics.covariance import uncertainty
 from igpe.numerics.least_squares.chains import Point
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton

@@ -7,7 +7,7 @@ from zoo import ZOO
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior

@@ -15,7 +15,7 @@ from igpe.dynamics.integrators.base import Intervals
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.chains import Chain, Reduced
 from igpe.numerics.least_squares.proposal import proposal, simplified

@@ -8,7 +8,7 @@ from pyomo import dae
 
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem

@@ -14,7 +14,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Refused
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.incremental import incremental_shooting
+from igpe.dynamics.shooting import incremental_shooting
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
 CASE = {case.name: case for case in ZOO}

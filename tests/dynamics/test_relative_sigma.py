@@ -11,8 +11,7 @@ from scipy.optimize import least_squares, minimize
 from scipy.stats import t as student
 
 import igpe
-from igpe.dynamics.shooting.relative_sigma import least_sizes, relative_sigma, sizes_of
-from igpe.dynamics.shooting.reweighting import first_weighted
+from igpe.dynamics.shooting.reweighting import first_weighted, least_sizes, relative_sigma, sizes_of
 
 TIMES = np.linspace(0.2, 5.0, 25)
 TRUTH = {"k1": 0.7, "k2": 1.3}

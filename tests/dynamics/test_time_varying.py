@@ -15,8 +15,8 @@ from igpe.core.errors import ProblemError, Unsupported
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals, unmeasured
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown

@@ -14,7 +14,13 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import Augmented, Batched, augmented, started_anywhere
+from igpe.dynamics.integrators.augmented import (
+    Augmented,
+    Batched,
+    Consistent,
+    augmented,
+    started_anywhere,
+)
 from igpe.dynamics.integrators.base import (
     Integrator,
     Intervals,
@@ -23,7 +29,6 @@ from igpe.dynamics.integrators.base import (
     needed,
     refused_implicit,
 )
-from igpe.dynamics.integrators.consistent import Consistent
 from igpe.dynamics.integrators.cut import Cut, Piece, cut
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
 from igpe.dynamics.integrators.switched import switched

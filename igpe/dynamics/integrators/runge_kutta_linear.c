@@ -1,7 +1,7 @@
 /* Second part: the linear equations of implicit stages, (1 - factor f_x) v = w.
 
    Where most of the factors are zeros, their places are known beforehand (LU_N > 0; see
-   `igpe/numerics/sparse_factors.py`): rows and columns in the order LU_ORDER, LU_PLACE its inverse; row i has entries
+   `igpe/dynamics/integrators/runge_kutta_source.py`): rows and columns in the order LU_ORDER, LU_PLACE its inverse; row i has entries
    from LU_FIRST[i] on in columns LU_COL, LU_DIAGONAL[i] the one on the diagonal, lower ones before it.
    Pivots then stand on the diagonal. One that is a small difference of large numbers would lose
    digits: dense factors with row exchanges take their place. Both sparse factors, L D U, have ones on their

@@ -32,15 +32,15 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
-from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, first_crossing
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
-from igpe.dynamics.integrators.steady.resting import Approach, Rest, Resting, Stage, resting_of
+from igpe.dynamics.integrators.steady import Approach, Rest, Resting, Stage, resting_of
 from igpe.dynamics.integrators.switches import (
     DELAYED,
-    ENDLESS,
     GRAZES,
+    GRAZING,
     SLIDES,
+    ZERO,
     BrokenError,
     Crossing,
     Due,
@@ -48,6 +48,8 @@ from igpe.dynamics.integrators.switches import (
     Rates,
     Seen,
     Stretches,
+    crossing_with,
+    first_crossing,
     timed,
 )
 from igpe.equations.initial_value import InitialValueProblem
@@ -55,8 +57,7 @@ from igpe.problem.inputs import just_after
 
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
-MOST = 1_000  # switches in one interval
-MOST_BEFORE = 200  # on the way to rest
+MOST, MOST_BEFORE = 1_000, 200  # switches in one interval, and on the way to rest
 SETTLING = 20  # modes that may change one another at one time
 AHEAD = 10.0 ** np.arange(-6, 0)  # of the horizon: where a gap of 0 that rests is looked at
 
@@ -195,7 +196,7 @@ class SwitchedApproach(Approach):
                 yield Stage(course.x, course.by, course.true.copy())
                 if not (yield from course.stages(self.lengths)):
                     return
-            raise BrokenError(ENDLESS.format(MOST_BEFORE))
+            raise BrokenError(f"More than {MOST_BEFORE} events occurred.")
         except BrokenError as error:
             yield Stage(course.x, why=str(error))
         finally:
@@ -265,8 +266,7 @@ class _Course:
         for length in lengths:
             stop = min(self.t + float(length), due)
             seen = self._watch(stop, (since, float(length)))
-            crossing = self._first(seen)
-            if crossing is not None:
+            if (crossing := self._first(seen)) is not None:
                 self._cross(crossing)
                 return True
             if seen.why:

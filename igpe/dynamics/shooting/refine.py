@@ -25,7 +25,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.undefined import undefined_at_start

@@ -24,9 +24,9 @@ from scipy.optimize import nnls
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.multiple.chains import Shooting, chains_of
+from igpe.dynamics.shooting.chains import Shooting, chains_of
 from igpe.dynamics.shooting.residuals import Broken
-from igpe.dynamics.shooting.simulated import fine_grid
+from igpe.dynamics.simulation import fine_grid
 from igpe.equations.compiled import compiled
 from igpe.numerics.covariance import directions
 from igpe.numerics.least_squares.active import on_bounds

@@ -30,8 +30,8 @@ from igpe.dynamics.likelihood import (
     negative_log_likelihood,
 )
 from igpe.dynamics.shooting.base import require_start
-from igpe.dynamics.shooting.simulated import simulate
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
+from igpe.dynamics.simulation import simulate_all
 from igpe.formats.petab.conditions import PetabModel
 from igpe.formats.petab.formulas import named, petab_config
 from igpe.formats.petab.printing import Ids
@@ -343,7 +343,7 @@ def petab_simulations(
     model = petab_model(problem)
     values = {**model.nominal, **(parameters or {})}
     grids = tuple(e.times for e in problem.experiments)
-    runs = simulate(problem, integrator, {n: values[n] for n in problem.box.names}, grids)
+    runs = simulate_all(problem, integrator, {n: values[n] for n in problem.box.names}, grids)
     simulated: dict[tuple[str, str, float], float] = {}
     for experiment, (_, run) in zip(problem.experiments, runs, strict=True):
         for i, name in enumerate(experiment.measured):

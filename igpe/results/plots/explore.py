@@ -17,9 +17,8 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, IgpeError, SolverMissing
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import Estimator
-from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.dynamics.simulation import values_of
+from igpe.dynamics.simulation import fine_grid, values_of
 from igpe.equations.compiled import compiled
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import looks, panels

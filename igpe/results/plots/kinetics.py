@@ -11,7 +11,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.simulated import fine_grid, simulate
+from igpe.dynamics.simulation import fine_grid, simulate_all
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import BLUE, GREY, Plot, axes_for, legend_above, looks, panels
@@ -75,7 +75,7 @@ def _rate_table(result: ResultData, problem: Problem, names: Sequence[str]) -> p
 
     # Pyomo finds no unit of a rate with Arrhenius' exponential; a reactor's is per volume and time.
     species = next(iter(getattr(problem.model, "species", ())), "")
-    rows, runs = [], simulate(with_rates, Sundials(), free, grids)
+    rows, runs = [], simulate_all(with_rates, Sundials(), free, grids)
     for e, (_, run) in zip(with_rates.experiments, runs, strict=True):
         for name in names:
             course = {"time": run.times, "value": run.measured[:, e.measured.index(name)]}

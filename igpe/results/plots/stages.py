@@ -13,7 +13,7 @@ from igpe.core.estimates import Estimate, Horizon, equivalent_iterations
 from igpe.core.markup import label
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.simulated import fine_grid, simulate
+from igpe.dynamics.simulation import fine_grid, simulate_all
 from igpe.equations.compiled import compiled
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
@@ -196,7 +196,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     drawn = _grid(problem, [f"t ≤ {_until(h)}" for h in horizons], axes)
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     for column, horizon in zip(drawn.T, horizons, strict=True):
-        runs = simulate(problem, Sundials(), horizon.parameters, grids)
+        runs = simulate_all(problem, Sundials(), horizon.parameters, grids)
         for ax, (k, place) in zip(column, _rows(problem), strict=True):
             run, last = runs[k][1], horizon.until[problem.experiments[k].name]
             _draw(ax, problem, (k, place), [(run.times, run.measured[:, place])], last)
@@ -287,7 +287,7 @@ def plot_estimates(
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     for number, (name, one) in enumerate(estimates.items()):
         values: Any = getattr(one, "parameters", one)
-        runs = simulate(problem, Sundials(), values, grids)
+        runs = simulate_all(problem, Sundials(), values, grids)
         for ax, (k, place) in zip(drawn, rows, strict=True):
             run, line = runs[k][1], LINES[number % len(LINES)]
             look = {"color": colour(number), "linestyle": line, "label": label(name)}

@@ -10,7 +10,7 @@ from test_runge_kutta_back import gradients, some_weights
 
 from igpe.dynamics.integrators import runge_kutta_source
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
-from igpe.numerics.sparse_factors import sparse_factors
+from igpe.dynamics.integrators.runge_kutta_source import sparse_factors
 
 CELLS = 30
 

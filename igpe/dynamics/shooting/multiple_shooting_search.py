@@ -16,7 +16,7 @@ from igpe.core.names import in_words
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import Attempt
 from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
-from igpe.dynamics.shooting.multiple.chains import Chains, Given
+from igpe.dynamics.shooting.chains import Chains, Given
 from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, Robust, floors

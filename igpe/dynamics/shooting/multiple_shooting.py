@@ -52,14 +52,14 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
-from igpe.dynamics.shooting.multiple.chains import (
+from igpe.dynamics.shooting.chains import (
     Chains,
     chains_of,
     given,
     node_times,
     starting_point,
 )
-from igpe.dynamics.shooting.multiple.search import (
+from igpe.dynamics.shooting.multiple_shooting_search import (
     ExactSearch,
     finished_by_single_shooting,
     objective,

@@ -42,7 +42,7 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
-from igpe.dynamics.shooting.incremental.horizons import (
+from igpe.dynamics.shooting.horizons import (
     MOST,
     OSCILLATES,
     Reach,

@@ -32,7 +32,7 @@ from igpe.dynamics.integrators.base import Integrator, Intervals, Recorded, Shot
 from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.integrators.switches import DELAYED
 from igpe.dynamics.shooting.base import Profile, spread_of
-from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, Places, model_limits
+from igpe.dynamics.shooting.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamics.shooting.residuals import (
     NO_NUMBER,
     Broken,

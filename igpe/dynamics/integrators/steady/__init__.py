@@ -1,1 +1,0 @@
-"""Steady-state starts: the state at which equations come to rest, and what they conserve."""
