@@ -10,7 +10,7 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.estimation.profiled import LOST, _with_interval, _with_intervals
+from igpe.estimation.profiled import LOST, _intervals, _with_interval, _with_intervals
 from igpe.results.result_data import Parameter
 from igpe.uncertainty.profile import ParameterProfile, Profiles
 
@@ -124,6 +124,19 @@ def test_a_standard_error_that_a_profile_contradicts_is_not_kept():
     assert _with_interval(one, short).error == pytest.approx(0.2)
     usual = replace(short, lower=-2.0)
     assert _with_interval(one, replace(usual, upper=4.0)).standard_error == 2.0
+
+
+def test_the_end_of_a_profile_that_broke_on_its_other_side_is_used():
+    """There is no further solution below, where the linearised interval stays."""
+    one = Parameter("k", 1.0, 10.0, 1e-6, 100.0, "", (1e-6, 100.0), "step 4")
+    values, costs = np.array([0.5, 1.0, 2.0]), np.array([1.5, 0.0, 3.0])
+    by = ParameterProfile(
+        "k", "", 1.0, 0.5, 2.0, "no further solution", "", values, costs, values[:, None]
+    )
+    made = Profiles(("k",), {"k": 1.0}, 0.0, 3.84, 0.95, (by,), {})
+    (half,) = _intervals((one,), made)
+    assert (half.lower, half.upper, half.remark) == (1e-6, 2.0, "")
+    assert np.isnan(half.standard_error)
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,7 @@ def errors_at(
         held=held, sigma_known=_has_unit_variance(problem),
         student=judged is not None and judged.is_estimated,
         confidence=confidence, active=active, bounds=(problem.box.lower, problem.box.upper),
+        logarithmic=problem.box.in_logarithms,
     )  # fmt: skip
     degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
     blocks = spectral_blocks(problem, runs_of(problem, Automatic())) if problem.has_spectra else ()

@@ -26,14 +26,14 @@ from igpe.estimation.equally_good import led_by, with_own_weights
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import FROM_PROFILE, Steps
 from igpe.estimation.summary import summarise
-from igpe.numerics.covariance import allowed_rise, strongly_correlated
+from igpe.numerics.covariance import allowed_rise, shift_to, shifted, strongly_correlated
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
-from igpe.uncertainty.path import complete, limited, limits
+from igpe.uncertainty.path import End, complete, limited, limits
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
 
 USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
@@ -49,10 +49,12 @@ WITHOUT_PROFILE = (
     "The intervals of {} come from the linearised model. Accurate intervals need profile "
     "likelihoods, which igpe could not compute within its work and time limits."
 )
-TOO_SHORT = "The intervals of {} may be too narrow. Run igpe.profile(problem, result)."
+TOO_SHORT = (
+    "The intervals of {} are rough: too narrow or too wide. Run igpe.profile(problem, result)."
+)
 LONGER = (
-    "igpe could not compute profile likelihoods of {} within its work and time limits: such "
-    "intervals reach as far as the profiles of other unknowns do, and may be longer."
+    "igpe could not compute profile likelihoods of {} to both ends, or not within its work and "
+    "time limits: such intervals reach as far as the profiles of other unknowns do, and are rough."
 )
 WIDENED = (
     "The intervals of {} reach as far as the profiles of other unknowns do, and have no standard "
@@ -204,8 +206,10 @@ def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
             if one.remark or not (one.standard_error > 0 and math.isfinite(one.standard_error)):
                 continue
             along = np.nan_to_num(column) / one.standard_error**2
-            for shift in (one.lower - one.value, one.upper - one.value):
-                there = x + shift * along
+            i, logs = box.names.index(one.name), box.in_logarithms
+            for end in (one.lower, one.upper):
+                shift = shift_to(x[[i]], np.array([end]), logs[[i]])[0]
+                there = shifted(x, shift * along, logs)
                 if (there < box.lower).any() or (there > box.upper).any():
                     continue
                 cost = residuals.cost(there)
@@ -273,7 +277,7 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
 
 def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Parameter, ...]:
     """The estimates of an optimum with the intervals that its profiles show."""
-    every = complete(made)
+    every, broken = complete(made), {p.name: p for p in made.profiles}
     by_others = limits(made, {p.name: p.bounds for p in estimates})
 
     def with_interval(one: Parameter) -> Parameter:
@@ -281,11 +285,16 @@ def _intervals(estimates: Sequence[Parameter], made: Profiles) -> tuple[Paramete
             return _with_interval(one, every[one.name], by_others[one.name])
         if one.name not in made.names:
             return one
+        lower, upper = one.lower, one.upper
+        if (by := broken.get(one.name)) is not None:  # one end of it may be right all the same
+            lower = lower if by.lower_end == End.BROKEN.value else by.lower
+            upper = upper if by.upper_end == End.BROKEN.value else by.upper
         # A linearised interval is too short if profiles of others leave it with an allowed rise.
-        lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
+        lower, upper = widened((lower, upper), made.range_of(one.name))
         if (lower, upper) != (one.lower, one.upper):
             one = replace(one, lower=lower, upper=upper, standard_error=math.nan)
-        return replace(one, remark=LOST) if _fills_bounds(one) else one
+        reach = replace(one, lower=made.range_of(one.name)[0], upper=made.range_of(one.name)[1])
+        return replace(one, remark=LOST) if _fills_bounds(reach) else one
 
     return tuple(map(with_interval, estimates))
 

@@ -37,7 +37,7 @@ from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.spectral import SpectralBlock
-from igpe.numerics.covariance import Uncertainty
+from igpe.numerics.covariance import Uncertainty, shifted
 from igpe.numerics.lack_of_fit import Tested, all_tests
 from igpe.numerics.mixtures import Unmixed, moved_rows, separated
 from igpe.problem.problem import Problem
@@ -271,7 +271,8 @@ def _with_scatter(
     covariance[np.ix_(free, free)] = v + v @ more @ v
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     half = special.ndtri(0.5 + errors.confidence / 2) * error
-    low, high = np.clip(x - half, *_bounds(problem)), np.clip(x + half, *_bounds(problem))
+    box = problem.box
+    low, high = (box.clip(shifted(x, side * half, box.in_logarithms)) for side in (-1, 1))
     return replace(
         errors,
         covariance=covariance,
@@ -279,10 +280,6 @@ def _with_scatter(
         lower=np.where(free, low, errors.lower),
         upper=np.where(free, high, errors.upper),
     )
-
-
-def _bounds(problem: Problem) -> tuple[FloatArray, FloatArray]:
-    return problem.box.lower, problem.box.upper
 
 
 def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:

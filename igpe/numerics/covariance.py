@@ -6,7 +6,9 @@
 with residuals already divided by their standard deviations; s^2 = 1 where those were given, else
 s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not move with the data:
 they are held, and their errors are not defined. Their intervals are one-sided, and no interval
-leaves the bounds: where the linearised one would, the data exclude nothing on that side.
+leaves the bounds: where the linearised one would, the data exclude nothing on that side. The
+interval of an unknown that is sought in logarithms is that of its logarithm, whose standard error
+is relative: x exp(-q s / x) to x exp(q s / x).
 """
 
 from collections.abc import Sequence
@@ -98,6 +100,7 @@ def uncertainty(
     confidence: float = 0.95,
     active: FloatArray | None = None,
     bounds: tuple[FloatArray, FloatArray] | None = None,
+    logarithmic: BoolArray | None = None,
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
 
@@ -107,6 +110,7 @@ def uncertainty(
     bounds  lower and upper ones, each (n,); None: there are none
     active  (k, n) derivative of active constraints: the unknowns move only along them, and
             V = s^2 Z (Z' J' J Z)^-1 Z' with Z their null space
+    logarithmic  (n,) unknowns whose interval is that of the logarithm; None: there are none
 
     A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
     nor by a tenth of it from one bound to the other, is rounding: that unknown is undetermined.
@@ -134,14 +138,28 @@ def uncertainty(
     undetermined[free] = np.sum((along @ split.lost.T) ** 2, axis=1) > RANK
     covariance[undetermined, undetermined] = np.inf
     error = np.sqrt(np.diag(covariance))
-    low, high = (np.clip(x + side * quantile * error, lower, upper) for side in (-1, 1))
+    below, above = -quantile * error, quantile * error
     for i in np.flatnonzero(held) if bounds is not None else ():
         side = 1.0 if x[i] - lower[i] <= upper[i] - x[i] else -1.0
         step = _one_sided(residual, side * jacobian[:, i], by_free, quantile**2 * variance)
-        low[i], high[i] = np.clip(sorted((x[i], x[i] + side * step)), lower[i], upper[i])
+        below[i], above[i] = sorted((0.0, side * step))
+    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else logarithmic
+    low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in (below, above))
     return Uncertainty(
         covariance, error, low, high, confidence, held, undetermined, degrees, variance
     )
+
+
+def shifted(x: FloatArray, shift: FloatArray, logarithmic: BoolArray) -> FloatArray:
+    """x (n,) after a shift to first order, along logarithms of those sought in logarithms."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(logarithmic, x * np.exp(shift / x), x + shift)
+
+
+def shift_to(x: FloatArray, there: FloatArray, logarithmic: BoolArray) -> FloatArray:
+    """The shift (n,) by which `shifted` leads from x (n,) to another point (n,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(logarithmic, x * np.log(there / x), there - x)
 
 
 def _quantile(confidence: float, degrees: int | None) -> float:

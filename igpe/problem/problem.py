@@ -72,8 +72,9 @@ class Problem(Suggesting):
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  a dict {name of a time-indexed Var: `PiecewiseConstant(...)`}
     logarithmic   parameters whose bounds are positive and span decades: igpe distributes starts
-                  evenly on a logarithmic scale, and the Gauss-Newton methods (shooting) iterate on
-                  the logarithms of these parameters
+                  evenly on a logarithmic scale, the Gauss-Newton methods (shooting) iterate on the
+                  logarithms of these parameters, and their linearised intervals are those of their
+                  logarithms
     space         a dict {name of a ContinuousSet other than time: grid}; a grid is a number of
                   intervals, or `igpe.integrators.FiniteDifference(50, scheme="central")`. The
                   states then have names such as `c[0.5]`, which are also the column names in tables

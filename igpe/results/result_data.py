@@ -44,7 +44,8 @@ class Parameter(Suggesting):
     standard_error  linearised standard error; NaN on a bound and where an interval by profile
                     contradicts it, infinite if the data do not determine the unknown
     lower, upper    endpoints of the linearised interval, clipped to the bounds; one-sided if the
-                    unknown is on a bound
+                    unknown is on a bound. The interval of a `logarithmic` unknown is that of its
+                    logarithm, and not symmetric
     bounds      bounds of the search
     found_by    description of the method that first found the value
     remark      empty, "on its lower bound", "on its upper bound" or "not determined by the data"

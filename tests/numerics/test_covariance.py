@@ -115,3 +115,20 @@ def test_a_one_sided_interval_ends_where_the_objective_has_risen_enough():
     again = (y - b * t).mean() + b * t - y
     assert found.lower[1] == 0.0
     assert np.sum((again / 0.1) ** 2) - residual @ residual == pytest.approx(3.8415, rel=1e-3)
+
+
+def test_the_interval_of_a_logarithmic_unknown_is_that_of_its_logarithm():
+    """As if the logarithm were the unknown; one on a bound has a one-sided interval likewise."""
+    rng = np.random.default_rng(3)
+    x, jacobian, residual = np.array([0.5, 2.0, 1.0]), rng.normal(size=(9, 3)), rng.normal(size=9)
+    logs, held = np.array([True, False, True]), np.array([False, False, True])
+    wide = np.array([1e-9, -99.0, 1.0]), np.array([1e9, 99.0, 1e9])
+    one = uncertainty(
+        x, residual, jacobian, held=held, sigma_known=True, bounds=wide, logarithmic=logs
+    )
+    y, scale = np.where(logs, np.log(x), x), np.where(logs, x, 1.0)
+    bounds = tuple(np.where(logs, np.log(np.abs(b)), b) for b in wide)
+    other = uncertainty(y, residual, jacobian * scale, held=held, sigma_known=True, bounds=bounds)
+    for end, plain in ((one.lower, other.lower), (one.upper, other.upper)):
+        assert end == pytest.approx(np.where(logs, np.exp(plain), plain), rel=1e-9)
+    assert one.standard_error[:2] == pytest.approx((other.standard_error * scale)[:2])

@@ -104,9 +104,11 @@ def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
         ax.plot(grid, smooth, color=BLUE, label="profile")
         ax.plot(one.values, rise, "o", markersize=3, color=BLUE)
         lower, upper = profiles.linearised[one.name]
-        half = max(upper - one.estimate, one.estimate - lower)  # the other end may be a bound
+        x, is_log = one.estimate, np.isclose(lower * upper, one.estimate**2, rtol=1e-6)
+        along, *ends = (np.log(v / x) if is_log else v - x for v in (grid, upper, lower))
+        half = np.max(np.abs(ends))  # the other end may be a bound
         if np.isfinite(half) and half > 0:
-            parabola = ((grid - one.estimate) / half) ** 2
+            parabola = (along / half) ** 2
             ax.plot(grid, parabola, "--", color=GREY, label="linearised")
         level = f"{100 * profiles.confidence:g} %"
         ax.axhline(1.0, color="black", linestyle=":", linewidth=1, label=level)
