@@ -204,9 +204,13 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         flat = [side for side, end in sides.items() if end == End.OPEN.value]
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
+            what = "is not identifiable in practice"
+            if "" in sides.values():
+                limit = f"at most {p.upper:.3g}" if flat == ["below"] else f"at least {p.lower:.3g}"
+                what = f"is limited on one side only, and is {limit}"
+            where = " or ".join(flat)
             lines.append(
-                f"{p.name} is not identifiable in practice: no value {' or '.join(flat)} the "
-                "estimate makes the fit much worse."
+                f"{p.name} {what}: no value {where} the estimate makes the fit much worse."
             )
         if broken:
             lines.append(

@@ -21,7 +21,13 @@ from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
 import igpe
 from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.uncertainty.path import walk
-from igpe.uncertainty.profile import Profiles, _with_ranges, profile
+from igpe.uncertainty.profile import (
+    ParameterProfile,
+    Profiles,
+    _with_ranges,
+    profile,
+    sentences,
+)
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
@@ -163,6 +169,16 @@ def test_what_is_not_determined_is_open():
     assert (one.lower, one.upper, one.remark) == (0.1, 10.0, "open on both sides")
     assert np.ptp(one.costs) < 1e-3 * found.rise
     assert "k1 is not identifiable in practice: no value below or above" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "limit"), [(("open", ""), "at most 0.0172"), (("", "open"), "at least 0.001")]
+)
+def test_what_is_limited_on_one_side_is_said_to_be_so(ends, limit):
+    none = np.zeros(0)
+    one = ParameterProfile("B(t0)", "", 0.0035, 0.001, 0.0172, *ends, none, none, none)
+    (said,) = sentences((one,))
+    assert said.startswith(f"B(t0) is limited on one side only, and is {limit}: no value ")
 
 
 def test_the_bounds_of_another_unknown_end_a_flat_profile():
