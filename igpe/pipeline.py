@@ -59,7 +59,6 @@ from igpe.estimation.equally_good import (
     with_unasked_proof,
 )
 from igpe.estimation.further_searches import (
-    coarse_grid,
     few_agree,
     searched_for,
     was_searched_everywhere,
@@ -68,6 +67,7 @@ from igpe.estimation.further_searches import (
     with_more_incremental_shooting,
     with_multiple_shooting,
 )
+from igpe.estimation.grid import coarse_grid, with_grid_error
 from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import CandidatePath, Steps
@@ -172,6 +172,28 @@ def _estimate(
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give a non-negative integer.")
+    _require_supported(problem)
+    given, problem = problem, first_weighted(problem)
+    ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
+    with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):
+        started = _complemented(problem, algebraic, settings, backend)
+    with clock.step("5 correction", "Step 5: simultaneous correction"):
+        reweighted = _reweighted(problem, given, started, settings)
+        paths, best = _last(reweighted)
+    steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
+    if given.weights_follow_fit:
+        steps = steps._replace(given=given)
+    steps, result = _concluded(steps, settings, clock)
+    result = with_profiles(steps, settings, result, clock)
+    result = with_grid_error(steps, settings, result, clock)
+    if certify and not (stopped() or result.active):
+        prove = with_unasked_proof if certify == "auto" else with_proof
+        result = prove(steps, settings, result, clock)
+    return with_refusal(steps, result, given)
+
+
+def _require_supported(problem: Problem) -> None:
+    """Raise Unsupported for what no estimate is made of, ProblemError for outputs without value."""
     require_plain(
         problem, "igpe.estimate", constraints_too=False, losses_too=False, spectra_too=False
     )
@@ -191,22 +213,6 @@ def _estimate(
     if why := beside_constraints(problem):
         raise Unsupported(why)
     require_outputs_at_start(problem)
-    given, problem = problem, first_weighted(problem)
-    ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
-    with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):
-        started = _complemented(problem, algebraic, settings, backend)
-    with clock.step("5 correction", "Step 5: simultaneous correction"):
-        reweighted = _reweighted(problem, given, started, settings)
-        paths, best = _last(reweighted)
-    steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
-    if given.weights_follow_fit:
-        steps = steps._replace(given=given)
-    steps, result = _concluded(steps, settings, clock)
-    result = with_profiles(steps, settings, result, clock)
-    if certify and not (stopped() or result.active):
-        prove = with_unasked_proof if certify == "auto" else with_proof
-        result = prove(steps, settings, result, clock)
-    return with_refusal(steps, result, given)
 
 
 def _by_algebra(

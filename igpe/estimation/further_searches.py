@@ -17,7 +17,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import lower_optimum, rounding
-from igpe.dynamics.shooting.base import is_large, is_plain, minimises_squares
+from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import passed_bounds
@@ -26,19 +26,9 @@ from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import BY_FURTHER, BY_HORIZONS, Steps
-from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
-from igpe.results.result_data import TOO_COARSE
 
 WIDE = 1e2  # ratio of positive bounds
-NEAR = 3  # iterations on a finer grid
-FINER = 0.8  # of the objective: what is left of it on a finer grid where the coarse one misfits
-COARSE = (
-    f"{TOO_COARSE}: on a grid with twice as many intervals, the sum of squares near the same "
-    "parameter values falls from {:.6g} to {:.6g}. Use a finer grid or a scheme of "
-    "higher order (space=...) before you judge the model. igpe did not search for a better fit on "
-    "this grid."
-)
 NOTHING_BETTER = (
     "The fit disagrees with the data, so igpe searched again for all unknowns from {} scattered "
     "starts, and found no better fit. The model may be wrong."
@@ -127,24 +117,6 @@ def _objectives(steps: Steps) -> list[float]:
     ends = [path.corrected.objective for path in steps.paths[1:] if path.usable]
     starts = () if ends else steps.paths[0].complete.reached
     return [steps.best.estimate.objective, *ends, *sorted(starts)[1:]]
-
-
-def coarse_grid(steps: Steps, settings: Settings) -> str:
-    """What to say where a grid in space misfits at the estimate; else nothing.
-
-    Near the same parameters the sum of squares falls on a grid twice as fine. The parameters may
-    have followed the coarse grid, so a few steps of the search on the fine one are part of it.
-    """
-    problem, at = steps.problem, steps.best.at
-    if at is None or not problem.given["space"] or not minimises_squares(problem):
-        return ""
-    x = problem.box.vector(steps.best.estimate.parameters)
-    search = GaussNewton(max_iterations=NEAR, enough=FINER * at.cost)
-    with suppress(IgpeError):
-        fine = search.fit(Residuals(problem.on_finer_grid(), settings.integrator), x, problem.box)
-        if fine.at is not None and fine.cost < FINER * at.cost:
-            return COARSE.format(at.cost, fine.cost)
-    return ""
 
 
 def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:

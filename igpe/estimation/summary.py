@@ -543,7 +543,7 @@ def _actions(steps: Steps) -> tuple[str, ...]:
     problem, structure = steps.problem, steps.structure
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
-        *(*structure.warnings, *problem.grid_remarks),
+        *structure.warnings,
         *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED) or FAR_OFF in n),
         *(
             f"No measured quantity depends on {n}, so igpe did not estimate {n}. Measure "

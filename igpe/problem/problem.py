@@ -416,19 +416,6 @@ class Problem(Suggesting):
         return _made_again({**self._given, "space": space}, self.fixed, self._weights, ())
 
     @property
-    def grid_remarks(self) -> tuple[str, ...]:
-        """A note that the confidence intervals do not include the error of the grid in space.
-
-        Empty if the problem has no such grid.
-        """
-        if not self._given["space"]:
-            return ()
-        return (
-            "The intervals do not include the error of the grid in space. Estimate it with "
-            "igpe.uncertainty.grid_error(problem, result).",
-        )
-
-    @property
     def held_weights(self) -> HeldWeights | None:
         """The arguments that were passed to `weighted`; None if it was not called."""
         return self._weights

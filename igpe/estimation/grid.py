@@ -1,0 +1,112 @@
+"""What the grid in space does to a fit: igpe estimates once more on a grid twice as fine.
+
+The parameters follow a coarse grid, so a few steps of the search on the fine one are part of every
+comparison. How far estimates move tells their error (see `igpe.uncertainty.grid_error`).
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from igpe.core.deadline import if_in_time
+from igpe.core.errors import IgpeError
+from igpe.core.markup import listed, number
+from igpe.core.status import Clock
+from igpe.dynamics.shooting.base import is_plain, minimises_squares
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.compiled import compiled
+from igpe.estimation.settings import Settings
+from igpe.estimation.steps import Steps
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.results.result import Result
+from igpe.results.result_data import TOO_COARSE, Parameter
+from igpe.uncertainty.grid import FACTOR
+
+NEAR = 8  # iterations on the finer grid
+FINER = 0.8  # of the objective: what is left of it on a finer grid where the coarse one misfits
+MOST_STATES = 150  # of a model that is built and compiled once more without being asked for
+MOST_NAMED = 3
+COARSE = (
+    f"{TOO_COARSE}: on a grid with twice as many intervals, the sum of squares near the same "
+    "parameter values falls from {:.6g} to {:.6g}. Use a finer grid or a scheme of "
+    "higher order (space=...) before you judge the model. igpe did not search for a better fit on "
+    "this grid."
+)
+UNKNOWN = (
+    "The intervals do not include the error of the grid in space. Estimate it with "
+    "igpe.uncertainty.grid_error(problem, result)."
+)
+LARGE = (
+    "A grid in space with twice as many intervals gives {}. The intervals do not include the error "
+    "of the grid, which is larger than the standard error{}. Use a finer grid or a scheme of "
+    "higher order (space=...)."
+)
+SMALL = (
+    "The intervals do not include the error of the grid in space. It is about {} of the standard "
+    "error{}, as an estimate with twice as many intervals shows."
+)
+
+
+def coarse_grid(steps: Steps, settings: Settings) -> str:
+    """What to say where a grid in space misfits at the estimate; else nothing."""
+    at = steps.best.at
+    fine = None if at is None else _refined(steps, settings, enough=FINER * at.cost)
+    if at is None or fine is None or not fine.cost < FINER * at.cost:
+        return ""
+    return COARSE.format(at.cost, fine.cost)
+
+
+def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
+    """The result with a sentence on the error of the grid in space, if the problem has one."""
+    if not steps.problem.given["space"] or any(a.startswith(TOO_COARSE) for a in result.actions):
+        return result
+    fine = None
+    if result.status.usable and not result.status.is_early and _states(steps) <= MOST_STATES:
+        with clock.step("grid in space", "Estimating once more on a finer grid in space"):
+            fine = if_in_time(lambda: _refined(steps, settings))
+    if fine is None:
+        return replace(result, actions=(*result.actions, UNKNOWN))
+    values = steps.problem.box.mapping(fine.x)
+    known = [p for p in result.estimates if p.name in values and 0 < p.error < np.inf]
+    shares = {p.name: FACTOR * abs(values[p.name] - p.value) / p.error for p in known}
+    if not shares:
+        return result
+    moved = [p for p in known if shares[p.name] > 1]
+    if moved:
+        return replace(result, actions=(*result.actions, _moved(moved, values)))
+    worst = max(shares, key=lambda name: shares[name])
+    of = f" of {worst}, and less of the others" if len(shares) > 1 else ""
+    said = SMALL.format(f"{100 * shares[worst]:.2g} %", of)
+    return replace(result, notes=(*result.notes, said))
+
+
+def _states(steps: Steps) -> int:
+    return len(compiled(steps.problem).initial_value_problem(0).states)
+
+
+def _moved(moved: Sequence[Parameter], values: dict[str, float]) -> str:
+    """The sentence on those that a finer grid moves by more than their standard errors."""
+    pairs = [
+        f"{p.name} = {number(values[p.name], p.error)} instead of {number(p.value, p.error)}"
+        for p in moved[:MOST_NAMED]
+    ]
+    names = [p.name for p in moved]
+    return LARGE.format(listed(pairs), f" of {listed(names)}" if len(values) > 1 else "")
+
+
+def _refined(steps: Steps, settings: Settings, enough: float = -np.inf) -> Fit | None:
+    """The search taken up on the finer grid; None where there is no grid, or it fails."""
+    problem = steps.problem
+    plain = is_plain(problem) and minimises_squares(problem)
+    if steps.best.at is None or not (problem.given["space"] and plain):
+        return None
+    x = problem.box.vector(steps.best.estimate.parameters)
+    search = GaussNewton(max_iterations=NEAR, enough=enough)
+    with suppress(IgpeError):
+        finer = Residuals(problem.on_finer_grid(), settings.integrator)
+        fit = search.fit(finer, x, problem.box)
+        return None if fit.at is None else fit
+    return None
