@@ -14,7 +14,7 @@ from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.dynamics.likelihood import likelihood_gradient, negative_log_likelihood
 from igpe.dynamics.shooting import reweighting
 from igpe.dynamics.shooting.reweighting import weighted_at
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import fingerprint
 from igpe.problem.losses import AR1, Censored, Correlated, Huber, LogNormal
 from igpe.proofs.checker.experiments import replays
 

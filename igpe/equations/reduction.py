@@ -30,9 +30,8 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError
 from igpe.core.names import listed
-from igpe.equations.differentiation import DerivativeArray, abrupt
 from igpe.equations.elimination import Solved, solve_for
-from igpe.equations.incidence import Block, blocks, incidence, matching
+from igpe.equations.incidence import Block, DerivativeArray, abrupt, blocks, incidence, matching
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.sizes import ProblemSizes
 from igpe.equations.symbols import stack

@@ -13,7 +13,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.names import closest, listed
 from igpe.equations.compiled import compiled
-from igpe.equations.differentiation import abrupt
+from igpe.equations.incidence import abrupt
 from igpe.problem.problem import Problem
 
 NUMBER = r"\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"

@@ -25,7 +25,7 @@ from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import fingerprint
 from igpe.estimation.settings import Settings
 from igpe.numerics.lack_of_fit import CLOSE, FAR
 from igpe.pipeline import estimate

@@ -23,7 +23,7 @@ from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import fingerprint
 from igpe.numerics.covariance import influence, leverage
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot

@@ -28,7 +28,7 @@ from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import fingerprint
 from igpe.numerics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot

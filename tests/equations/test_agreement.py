@@ -13,7 +13,7 @@ from pyomo.core.expr import numeric_expr
 
 from igpe.core.errors import ModelError
 from igpe.equations.compiled import compiled
-from igpe.equations.reading import agreement, readings
+from igpe.equations.reading import agreement, read
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -91,13 +91,13 @@ def test_a_frozen_time_is_noticed(monkeypatch):
 
 def test_a_jump_at_a_wrong_side_is_noticed(monkeypatch):
     """The threshold 0.4 is a measured time."""
-    usual = readings.explored
+    usual = read.explored
 
     def moved(*arguments):
         found = usual(*arguments)
         return found._replace(answers=found.answers[:1] + found.answers[:1] + found.answers[2:])
 
-    monkeypatch.setattr(readings, "explored", lambda *a: moved(*a) if usual(*a).cuts else usual(*a))
+    monkeypatch.setattr(read, "explored", lambda *a: moved(*a) if usual(*a).cuts else usual(*a))
     with pytest.raises(ModelError, match=r"'rate' (as it is written|changes with time)"):
         compiled(posed())
 
@@ -118,9 +118,9 @@ def test_a_wrong_start_and_a_wrong_output_are_noticed(monkeypatch):
 @pytest.mark.parametrize("share", [1e-3, 1e-6])
 def test_a_small_term_that_is_lost_is_noticed(share, monkeypatch):
     rule = lambda m, t: m.dx[t] == -m.k * m.x[t] + share * t  # noqa: E731
-    usual = readings._Reader.read
+    usual = read._Reader.read
     monkeypatch.setattr(
-        readings._Reader,
+        read._Reader,
         "read",
         lambda self, n, c: ca.substitute(usual(self, n, c), self.translate.time, 0),
     )

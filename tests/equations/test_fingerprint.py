@@ -10,7 +10,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import fingerprint
 
 TIMES = np.linspace(0.0, 3.0, 7)
 

@@ -23,7 +23,7 @@ from igpe.dynamics.integrators import Automatic, Sundials
 from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
-from igpe.equations.differentiation import differentiated
+from igpe.equations.incidence import differentiated
 from igpe.equations.reduction import RATE
 from igpe.equations.symbols import Symbols
 

@@ -35,8 +35,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.equations.compiled import compiled
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import compiled, fingerprint
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem

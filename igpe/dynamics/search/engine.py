@@ -46,7 +46,7 @@ from igpe.dynamics.shooting.base import (
     require_bounds,
     require_start,
 )
-from igpe.equations.fingerprint import fingerprint
+from igpe.equations.compiled import fingerprint
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import distinct_estimates, has_same_values
 from igpe.problem.problem import Problem
