@@ -18,8 +18,7 @@ from claims import Claims, arrhenius, cases
 from figures import CONSOLE, MODELS, Row, at_least, at_most, command
 
 import igpe
-from igpe.dynamics.collocation.guess import first_meshes
-from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.collocation.mesh import Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.estimation.equally_good import FEW
 

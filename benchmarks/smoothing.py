@@ -21,8 +21,7 @@ from scipy.interpolate import make_smoothing_spline
 from scipy.special import lambertw
 
 from igpe.core.arrays import FloatArray
-from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import GcvSpline, Interpolation
 
 SETS = 80
 SAMPLINGS = ((50, 0.02), (100, 0.01))  # number of times, noise as a share of the range

@@ -43,7 +43,7 @@ from igpe.numerics.optima import (
     has_same_values,
     is_same_objective,
 )
-from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.certificates import DynamicCertificate
 
 pytestmark = pytest.mark.thorough
 

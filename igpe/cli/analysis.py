@@ -145,7 +145,7 @@ def certify(
     from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove
     from igpe.proofs.prover.regions import certify_region as prove_region
-    from igpe.results.certified_region import CertifiedRegion
+    from igpe.results.certificates import CertifiedRegion
     from igpe.results.result import Result
 
     problem = problem_of(model, data)

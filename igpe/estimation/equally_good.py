@@ -42,7 +42,7 @@ from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
-from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.certificates import DynamicCertificate
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
 from igpe.structure.solutions import Alternatives

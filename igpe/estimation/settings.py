@@ -18,8 +18,7 @@ from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, is_large
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smoother
-from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import GcvSpline, Interpolation
 
 
 @dataclass(frozen=True)

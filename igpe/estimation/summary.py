@@ -38,7 +38,7 @@ from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.problem.card import problem_equations
 from igpe.problem.problem import Problem
-from igpe.results.dynamic_certificate import Certificate
+from igpe.results.certificates import Certificate
 from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result import Result
 from igpe.results.result_data import LIKELIHOOD, Candidate, Combined, Optimum, Parameter

@@ -17,8 +17,7 @@ from igpe.core.markup import Rows, Shown, frame_rows, number
 from igpe.planning.information import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
-from igpe.problem.noise.estimated import EstimatedSigma
-from igpe.problem.noise.sigma import Deviation, NoiseModel
+from igpe.problem.noise.sigma import Deviation, EstimatedSigma, NoiseModel
 from igpe.problem.tables import Data, numbers, read_table, rows_of
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_plan

@@ -16,7 +16,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.markup import counted
 from igpe.problem.noise.censored import Censored
 from igpe.problem.noise.correlated import AR1, Correlated
-from igpe.problem.noise.log_normal import LogNormal
+from igpe.problem.noise.sigma import LogNormal
 
 __all__ = [
     "AR1",

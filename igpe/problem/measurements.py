@@ -13,7 +13,6 @@ from igpe.core.errors import DataError
 from igpe.problem.inputs import InputValue, input_columns
 from igpe.problem.members import in_logarithms
 from igpe.problem.noise.correlated import Correlation, Layout
-from igpe.problem.noise.log_normal import logarithms
 from igpe.problem.noise.sigma import (
     Sigma,
     censored,
@@ -21,6 +20,7 @@ from igpe.problem.noise.sigma import (
     estimated_sigma,
     is_unknown,
     log_normal,
+    logarithms,
     sigma_columns,
     sigma_of,
     with_limits,

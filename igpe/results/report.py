@@ -19,8 +19,8 @@ import pandas as pd
 from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
 from igpe.problem.card import mathml
 from igpe.results.answer import front
+from igpe.results.certificates import Certificate
 from igpe.results.details import details, word
-from igpe.results.dynamic_certificate import Certificate
 from igpe.results.plots.axes import COLOURS, LINES
 from igpe.results.plots.page_figures import (
     NAMES,

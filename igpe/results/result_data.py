@@ -16,7 +16,7 @@ from igpe.core.names import Suggesting
 from igpe.core.status import Status
 from igpe.numerics.covariance import combinations, correlation, ellipse
 from igpe.numerics.optima import is_same_objective
-from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
+from igpe.results.certificates import Certificate, DynamicCertificate
 from igpe.results.residual_table import (
     Adequacy,
     above_limits,

@@ -34,8 +34,7 @@ from igpe.core.errors import EstimationFailed
 from igpe.core.markup import listed
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.guess import first_meshes
-from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.collocation.mesh import Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import (

@@ -13,7 +13,7 @@ from igpe.algebraic.local import LinearRoute, LocalSearch
 from igpe.algebraic.step import Posing, TargetForm, smoothed_starts
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import Interpolation
 from igpe.structure.structure import analyse
 
 STRUCTURES = {c.name: (c, c.problem()) for c in ZOO}

@@ -13,8 +13,7 @@ from pyomo import dae
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.guess import first_meshes
-from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.collocation.mesh import Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.shooting.base import constraints
 from igpe.problem.experiment import Experiment, Unknown

@@ -11,8 +11,7 @@ from pyomo import dae
 
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.guess import first_meshes
-from igpe.dynamics.collocation.mesh import Mesh, Radau
+from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior

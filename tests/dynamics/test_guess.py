@@ -6,7 +6,7 @@ from zoo import ZOO
 
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.simulation import Simulated, fine_grid, profiles
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import Interpolation
 
 CASE = {c.name: c for c in ZOO}
 

@@ -8,8 +8,7 @@ from pyomo import dae
 from scipy.special import erf
 
 import igpe
-from igpe.dynamics.collocation.guess import first_meshes
-from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.collocation.mesh import Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 
 TIMES = np.array([0.0, 0.2, 0.8, 1.0])  # none of them near the pulse

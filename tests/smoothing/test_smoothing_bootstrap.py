@@ -5,7 +5,7 @@ import pytest
 
 import igpe
 from igpe.smoothing.bootstrap import BootstrapErrors
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import Interpolation
 
 T = np.linspace(0.0, 3.0, 40)
 SIGMA = 0.03

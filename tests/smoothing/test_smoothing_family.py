@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from igpe.core.errors import DataError
-from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import GcvSpline, Interpolation
 
 SMOOTHERS = [GcvSpline(), GcvSpline(boundary_correction=False), Interpolation()]
 IDS = ["corrected", "natural", "interpolation"]

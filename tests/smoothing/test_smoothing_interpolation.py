@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import make_interp_spline
 
-from igpe.smoothing.spline_curve import Interpolation
+from igpe.smoothing.gcv_spline import Interpolation
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pyomo import dae
 
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import PiecewiseConstant
-from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import EstimatedSigma
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability import Access, Dependence
 from igpe.structure.report import either

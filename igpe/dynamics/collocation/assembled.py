@@ -27,16 +27,17 @@ from igpe.dynamics.collocation.element import (
     residual,
     start,
 )
-from igpe.dynamics.collocation.guess import (
+from igpe.dynamics.collocation.mesh import (
     NO_IDEA,
     CollocatedTrajectory,
+    Mesh,
+    Radau,
     guess,
     largest,
     objective_size,
     state_sizes,
     unknown_sizes,
 )
-from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.shooting.base import Profile, constraints
 from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.equations.compiled import compiled
@@ -270,7 +271,7 @@ class Assembled:
         self.values = np.zeros(first)
 
     def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
-        """See `igpe.dynamics.collocation.guess.begin`."""
+        """See `igpe.dynamics.collocation.mesh.begin`."""
         box = self.problem.box
         unknowns = box.mapping(box.middle) | {n: v for n, v in start.items() if n in box.names}
         self.values[: len(box)] = box.vector(unknowns)

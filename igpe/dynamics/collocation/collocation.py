@@ -26,8 +26,7 @@ from igpe.core.deadline import stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
-from igpe.dynamics.collocation.guess import first_meshes
-from igpe.dynamics.collocation.mesh import Mesh, Radau, most_elements
+from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes, most_elements
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import (

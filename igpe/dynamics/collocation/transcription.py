@@ -22,16 +22,17 @@ from pyomo.core.expr.visitor import identify_variables, replace_expressions
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.dynamics.collocation.guess import (
+from igpe.dynamics.collocation.mesh import (
     NO_IDEA,
     CollocatedTrajectory,
+    Mesh,
+    Radau,
     guess,
     largest,
     objective_size,
     state_sizes,
     unknown_sizes,
 )
-from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.shooting.base import Profile
 from igpe.equations.compiled import compiled
 from igpe.problem.building import build

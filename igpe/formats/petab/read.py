@@ -35,7 +35,7 @@ from igpe.formats.petab.sbml import Sbml, read_sbml
 from igpe.formats.petab.tables import TIMELINE, Tables, explained, read_tables
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import NormalPrior, Prior
-from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.sigma import EstimatedSigma
 from igpe.problem.problem import Problem
 from igpe.problem.tables import SOURCE, checksum
 

@@ -1,7 +1,7 @@
 """Standard deviations of measurements: the contract of noise models, and the forms users give.
 
-One is a formula of the prediction (`NoiseModel`), or a quantity of the model that is estimated
-with the rest (`EstimatedSigma`).
+One is a formula of the prediction (`NoiseModel`), a quantity of the model that is estimated with
+the rest (`EstimatedSigma`), or that of logarithms, which are compared instead (`LogNormal`).
 """
 
 from abc import ABC, abstractmethod
@@ -13,13 +13,76 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from igpe.core.arguments import shown
+from igpe.core.arguments import Checked, Positive, shown
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.problem.noise.censored import Censored, read_limits
-from igpe.problem.noise.estimated import EstimatedSigma
-from igpe.problem.noise.log_normal import LogNormal
 from igpe.problem.tables import numbers
+
+
+@dataclass(frozen=True)
+class LogNormal(Checked):
+    """Errors of a positive quantity whose logarithm has normal errors.
+
+    igpe replaces the measured quantity `A` by `ln(A)`, also in results and plots. An Expression
+    gives the logarithm of the model's quantity, and igpe compares the values of this Expression
+    with the logarithms of the measurements. All numbers for this quantity in a result refer to its
+    logarithm.
+
+    deviation  standard deviation of the natural logarithm; a small deviation is about equal to
+               the relative error. The true value is the median of the distribution of the
+               measurements, not its mean
+    raises     ProblemError unless the deviation is positive
+    """
+
+    deviation: Positive
+
+
+def logarithms(name: str, values: FloatArray) -> FloatArray:
+    """Natural logarithms of a column; raises DataError where a value has none."""
+    if (low := values <= 0).any():
+        row = int(np.flatnonzero(low)[0])
+        raise DataError(
+            f"Column '{name}' has the value {values[row]:g} in row {row}, but log-normal errors "
+            "need values above 0. Replace such values by NaN, or give normal errors: "
+            f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+        )
+    return np.log(values)
+
+
+@dataclass(frozen=True)
+class EstimatedSigma:
+    """A standard deviation that the model computes from estimated unknowns.
+
+    With such a standard deviation, igpe computes maximum likelihood estimates: the objective is
+    -2 log L without its constant terms,
+
+        sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
+
+    name    name of s in the model: a parameter, or a Var or Expression indexed by time; s must be
+            in the unit of the measured column. If s is an unknown constant, declare a separate Var
+            for it, with a positive lower bound
+    raises  DataError if the name is not a string or is empty
+    """
+
+    name: str
+
+    @property
+    def follows(self) -> bool:
+        """Return True, because the standard deviation always depends on the predictions."""
+        return True
+
+    @property
+    def estimated(self) -> str:
+        """Name of the quantity in the model that gives the standard deviation."""
+        return self.name
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise DataError(
+                f"EstimatedSigma has the name {shown(self.name)}; give the name of a quantity "
+                "of the model: igpe.EstimatedSigma('sd_A')."
+            )
 
 
 @dataclass(frozen=True)

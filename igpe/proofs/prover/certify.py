@@ -33,8 +33,8 @@ from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
-from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
-from igpe.results.dynamic_certificate import TreeBox
+from igpe.results.certificates import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
+from igpe.results.certificates import TreeBox
 from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, Row, Work
 

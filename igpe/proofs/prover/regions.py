@@ -2,7 +2,7 @@
 
 One search with two cuts. A box is done with where its sum of squares exceeds the region's level, or
 where it lies in an allowed box and exceeds what makes the best parameters nearly optimal. Allowed
-boxes come from points on the region's edge (`extent.py`), widened by part of the precision. Where
+boxes come from points on the region's edge (`paving.py`), widened by part of the precision. Where
 the search meets parameters of the region outside of all allowed boxes, it follows the edge from
 there: an allowed box grows, or a separate region has been found.
 
@@ -33,7 +33,7 @@ from igpe.proofs.prover.certify import (
     what_to_prove,
 )
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
-from igpe.proofs.prover.extent import Extents, RegionPoint
+from igpe.proofs.prover.paving import Extents, RegionPoint
 from igpe.proofs.prover.posed import Dynamic
 from igpe.proofs.prover.search import (
     NO_BOUNDS,
@@ -43,8 +43,8 @@ from igpe.proofs.prover.search import (
     Incumbent,
     proved_objective,
 )
-from igpe.results.certified_region import CertifiedRegion as CertifiedRegion  # noqa: PLC0414 - exported
-from igpe.results.certified_region import SeparateRegion
+from igpe.results.certificates import CertifiedRegion as CertifiedRegion  # noqa: PLC0414 - exported
+from igpe.results.certificates import SeparateRegion
 
 MARGIN = 0.6  # of the precision: how far an allowed box reaches beyond points of the region
 SHORT = 0.25  # of the precision: share of the rise by which these points stay below the inner level

@@ -22,7 +22,7 @@ from igpe.proofs import compiled
 from igpe.proofs.prover.certify import BranchAndBound
 from igpe.proofs.prover.kernels import rows
 from igpe.proofs.prover.search import BoxSearch
-from igpe.results.dynamic_certificate import DynamicCertificate
+from igpe.results.certificates import DynamicCertificate
 
 GAP = 0.01
 EFFORT = 10.0  # s of one core, by the two costs below

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.results.dynamic_certificate import TreeBox
+from igpe.results.certificates import TreeBox
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.status import Status
-from igpe.results.dynamic_certificate import Certificate
+from igpe.results.certificates import Certificate
 from igpe.results.result import Result
 from igpe.results.result_data import Candidate, Parameter
 from igpe.results.structure_map import (

@@ -1,6 +1,7 @@
 """Proofs: of the algebraic problems of step 3, and of the dynamic least-squares problem.
 
-The latter holds the tree of boxes that proves it.
+The latter holds the tree of boxes that proves it; a certified region says where parameters that
+explain the data may and may not lie.
 """
 
 import math
@@ -9,16 +10,18 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown, counted
+from igpe.core.markup import Rows, Shown, counted, number
 from igpe.core.names import Suggesting
 from igpe.core.status import Status
-from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
+from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes, plot_certified_intervals
 
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at the time limit",
@@ -295,3 +298,277 @@ def _read(stored: Mapping[str, Any]) -> TreeBox:
         n: tuple(v) if isinstance(v, list) else v for n, v in given if v is not None
     }
     return TreeBox(**box)
+
+
+ROUNDED = 1e-6  # of the rise: more than its rounding
+LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
+
+
+@dataclass(frozen=True)
+class SeparateRegion:
+    """One box of a certified region: outside all boxes, no parameter values fit well enough.
+
+    lower, upper  (n,) corners of the box
+    parameters    (n,) the best known point of the box; objective: proven upper bound at this point
+    inside        points (n,) that are proved to belong to the region, with the lowest and highest
+                  known value of each unknown. Empty: no point of the box is proved to belong to the
+                  region
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    parameters: tuple[float, ...]
+    objective: float
+    inside: tuple[tuple[float, ...], ...]
+
+    @property
+    def inner(self) -> FloatArray:
+        """(2, n) lowest and highest proved value of each unknown; NaN if none is proved."""
+        points = np.array(self.inside)
+        if not points.size:
+            return np.full((2, len(self.lower)), np.nan)
+        return np.stack([points.min(axis=0), points.max(axis=0)])
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
+    """A likelihood region within the bounds, enclosed from outside and from inside.
+
+    The region consists of all parameter values whose sum of squares is at most S_min + rise; S_min
+    is the minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and
+    undecided boxes, every sum of squares is at least `cut`. Inside `regions` and undecided boxes,
+    every sum of squares is at least `lower_bound`. The other fields are the same as in a
+    `DynamicCertificate`.
+
+    level         confidence level, for example 0.95
+    simultaneous  True: the level holds for all unknowns together; False: it holds for each unknown
+                  separately
+    degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
+    rise          amount by which a sum of squares in the region may exceed S_min. If sigma is
+                  unknown, this amount depends on S_min, and igpe computes it from `objective`
+                  instead of S_min
+    precision     requested precision, as a fraction of each interval's width
+    regions       separate boxes that, together with `undecided`, contain the whole region
+    undecided     (lower, upper) corners of the smallest box that contains all undecided boxes
+                  outside the regions; empty if there are no such boxes
+    """
+
+    level: float
+    simultaneous: bool
+    degrees: int
+    rise: float
+    precision: float
+    regions: tuple[SeparateRegion, ...]
+    undecided: tuple[tuple[float, ...], ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table with one row for each region and unknown.
+
+        outer_lower, outer_upper  endpoints of an interval that provably contains the region
+        inner_lower, inner_upper  smallest and largest values that are proved to belong to the
+                                  region; NaN if there is no such value
+        below, above              whether the data constrain the unknown from below and from
+                                  above. "limited": the data constrain it; "reaches its bound":
+                                  the region extends to the bound; "not decided": neither is
+                                  proved
+        """
+        rows = []
+        for k, one in enumerate(self.regions):
+            low, high = self._outer(one)
+            inner = one.inner
+            for j, name in enumerate(self.unknowns):
+                ends = (self.lower[j], self.upper[j])
+                values = low[j], inner[0, j], inner[1, j], high[j]
+                below = _side(values[0] > ends[0], values[1] == ends[0])
+                above = _side(values[3] < ends[1], values[2] == ends[1])
+                rows.append((k + 1, name, *values, below, above))
+        heads = [
+            "region",
+            "name",
+            "outer_lower",
+            "inner_lower",
+            "inner_upper",
+            "outer_upper",
+            "below",
+            "above",
+        ]
+        return pd.DataFrame(rows, columns=heads)
+
+    def _outer(self, one: SeparateRegion) -> tuple[FloatArray, FloatArray]:
+        low, high = np.array(one.lower), np.array(one.upper)
+        if self.undecided:
+            low, high = np.minimum(low, self.undecided[0]), np.maximum(high, self.undecided[1])
+        return low, high
+
+    @property
+    def intervals(self) -> pd.DataFrame:
+        """A table with one row for each unknown, over all regions: the four endpoints,
+        and `identifiable`.
+
+        identifiable  True: the data provably constrain the unknown on both sides within its
+                      bounds; False: on at least one side, the data provably do not constrain
+                      it; None: neither is proved
+        """
+        frame, rows = self.to_frame(), {}
+        for name, own in frame.groupby("name", sort=False):
+            sides = [*own["below"], *own["above"]]
+            is_limited = None if UNDECIDED in sides else True
+            rows[name] = (
+                own["outer_lower"].min(),
+                own["inner_lower"].min(),
+                own["inner_upper"].max(),
+                own["outer_upper"].max(),
+                False if REACHED in sides else is_limited,
+            )
+        heads = ["outer_lower", "inner_lower", "inner_upper", "outer_upper", "identifiable"]
+        made_of = pd.DataFrame.from_dict(rows, orient="index", columns=heads, dtype=object)
+        return made_of.astype(dict.fromkeys(heads[:4], float)).rename_axis("name")
+
+    @property
+    def known(self) -> int:
+        """Number of `regions` that are proved to contain a point of the likelihood region."""
+        return sum(bool(one.inside) for one in self.regions)
+
+    @property
+    def sentence(self) -> str:
+        """State what is proved, and for which problem."""
+        return " ".join(self._sentences("with the bounds " + self._bounds_in_words()))
+
+    def _bounds_in_words(self) -> str:
+        bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
+        return ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds)
+
+    def _sentences(self, where: str) -> list[str]:
+        about = (
+            f"The {100 * self.level:g} % likelihood region "
+            f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, sum "
+            f"of squares up to {self.objective + self.rise:.6g}, which is {self.objective:.6g} + "
+            f"{self.rise:.4g} according to "
+            f"{f'F with {self.degrees} degrees of freedom' if self.degrees else 'chi squared'})"
+        )
+        stopped = STOPPED.get(self.status, "").replace(", ", "; the proof was ", 1)
+        lines = [f"{about} {where}: {self._count()}{stopped}."]
+        if not self.closed:
+            lines.append(f"{100 * self.open_share:.3g} % of the box is undecided.")
+        lines += self._verdicts()
+        if self._premise:
+            lines.append(self._premise.strip())
+        return lines
+
+    def _count(self) -> str:
+        many, known = len(self.regions), self.known
+        if not self.closed:
+            return f"{_counted(many, 'region')} found so far; others may exist"
+        if known < many:
+            of = f"{known or 'none'} of these boxes"
+            parts = f"; igpe proved for {of} that the box contains part of the region"
+            return f"it lies entirely in {_counted(many, 'box')} (proved){parts * (many > 1)}"
+        if many == 1:
+            return "one region; there is no second region outside its box (proved)"
+        nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")
+        return f"{_words(many)} separate regions; outside their boxes there is no {nth} (proved)"
+
+    def _verdicts(self) -> list[str]:
+        by = self.intervals["identifiable"]
+        good = [str(n) for n, v in by.items() if v is True]
+        lines = []
+        if good:
+            more = " in each region" if len(self.regions) > 1 else ""
+            lines.append(
+                f"Practically identifiable within the bounds{more} (proved): {', '.join(good)}."
+            )
+        frame, reached = self.to_frame(), []
+        for side, word, end in (("below", "lower", self.lower), ("above", "upper", self.upper)):
+            names = list(dict.fromkeys(frame["name"][frame[side] == REACHED]))
+            reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
+        if reached:
+            lines.append(
+                f"Not constrained by the data within the bounds (proved): {', '.join(reached)}."
+            )
+        open_ = [str(n) for n, v in by.items() if v is None]
+        if open_:
+            lines.append(f"It is undecided whether the data constrain {', '.join(open_)}.")
+        return lines
+
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        tables: list[Rows] = []
+        frame = self.to_frame()
+        for k, one in enumerate(self.regions):
+            head = f"region {k + 1}" if len(self.regions) > 1 else ""
+            rows: list[tuple[str, ...]] = [(head, "best", "lower end in", "upper end in", "")]
+            own = frame[frame["region"] == k + 1]
+            for value, (_, row) in zip(one.parameters, own.iterrows(), strict=True):
+                rows.append(_cells(value, row))
+            tables.append(rows)
+        return tables, self._sentences("within these bounds")
+
+    @property
+    def inner_level(self) -> float:
+        """Sum of squares up to which parameter values provably belong to the region."""
+        if not self.degrees:
+            return self.lower_bound + self.rise * (1 - ROUNDED)
+        return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))
+
+    def plot(self, axes: Any = None) -> Plot:
+        """Plot the outer and inner endpoints of all intervals; see also `igpe.proofs.pave`."""
+        return plot_certified_intervals(self, axes)
+
+    @classmethod
+    def form(cls) -> Form:
+        """Return the kind of the stored file and the entries that it must have."""
+        above = super().form()
+        own = ("level", "simultaneous", "degrees", "rise", "cut", "regions")
+        return above._replace(entries=(*above.entries, *own))
+
+    @classmethod
+    def of_entries(cls, stored: Mapping[str, Any]) -> "CertifiedRegion":
+        """Read the stored entries.
+
+        raises DataError if the level, rise, objective, lower bound or cut is not finite
+        """
+        base = vars(DynamicCertificate.of_entries(stored))
+        own = [f.name for f in fields(cls) if f.name not in base and f.name != "regions"]
+        given = {n: stored[n] for n in own if n in stored}
+        boxes = tuple(_region(one) for one in restored(stored["regions"]))
+        region = made(cls, given, base | {"regions": boxes})
+        if not all(math.isfinite(v) for v in (region.level, region.rise)):
+            raise DataError(
+                "The certificate's level or rise is not a finite number, so the certificate "
+                "proves nothing. Run igpe.certify_region again."
+            )
+        return region
+
+
+def _side(is_limited: bool, is_reached: bool) -> str:
+    if is_limited:
+        return LIMITED
+    return REACHED if is_reached else UNDECIDED
+
+
+def _cells(value: float, row: pd.Series) -> tuple[str, ...]:
+    width = row["outer_upper"] - row["outer_lower"]
+    ends = [row[c] for c in ("outer_lower", "inner_lower", "inner_upper", "outer_upper")]
+    gap = min((b - a for a, b in (ends[:2], ends[2:]) if b > a), default=width / 1e4)
+    low0, low1, high0, high1 = (number(v, gap) if math.isfinite(v) else "?" for v in ends)
+    reached = [
+        f"{word} bound reached"
+        for side, word in (("below", "lower"), ("above", "upper"))
+        if row[side] == REACHED
+    ]
+    lower, upper = f"[{low0}, {low1}]", f"[{high0}, {high1}]"
+    return str(row["name"]), number(value, width / 10), lower, upper, ", ".join(reached)
+
+
+def _words(count: int) -> str:
+    return {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(count, str(count))
+
+
+def _counted(count: int, what: str) -> str:
+    plural = {"box": "boxes"}.get(what, what + "s")
+    return f"one {what}" if count == 1 else f"{_words(count) if count else 'no'} {plural}"
+
+
+def _region(stored: Mapping[str, Any]) -> SeparateRegion:
+    corner = {n: tuple(stored[n]) for n in ("lower", "upper", "parameters")}
+    inside = tuple(tuple(p) for p in stored["inside"])
+    return SeparateRegion(**corner, objective=stored["objective"], inside=inside)
