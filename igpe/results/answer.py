@@ -32,7 +32,7 @@ from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
 from igpe.results.details import details, word
-from igpe.results.residual_table import DOUBTFUL, LACK, UNJUDGED, probability
+from igpe.results.residual_table import DOUBTFUL, LACK, OUTLIER, UNJUDGED, probability
 from igpe.results.result_data import TOO_COARSE, Parameter, ResultData, has_better, rounding
 
 Grade = Literal["good", "fair", "bad"]
@@ -459,18 +459,32 @@ def actions(result: ResultData) -> list[str]:
             "igpe.certify reached better values. See result.details, and start a new fit from "
             "the better values."
         )
+    off = [a for a in result.actions if OUTLIER in a and not result.is_robust]
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
         then = "The intervals assume a correct model."
-        by_grid = any(a.startswith(TOO_COARSE) for a in result.actions)
-        improve = [] if by_grid or result.active else ["Plot the residuals and improve the model."]
-        lines.append(" ".join([*first, then, *improve]))
+        lines += [*off, " ".join(filter(None, [*first, then, _improve(result, off)]))]
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
         what = named_or_counted(held)
         lines.append(f"At a bound: {what}. Widen bounds that are only guesses.")
-    return [*lines, *result.actions]
+    return [*lines, *(a for a in result.actions if a not in lines)]
+
+
+def _improve(result: ResultData, off: Sequence[str]) -> str:
+    """What to do about a lack of fit: outliers, a grid or an active constraint may be its cause.
+
+    off  sentences on outliers
+    """
+    if off:
+        it = "it" if len(off) == 1 else "them"
+        return (
+            f"Check the {'outlier' if len(off) == 1 else 'outliers'} before you change the model: "
+            f"correct {it}, leave {it} out, or write loss=igpe.losses.Huber()."
+        )
+    by_grid = any(a.startswith(TOO_COARSE) for a in result.actions)
+    return "" if by_grid or result.active else "Plot the residuals and improve the model."
 
 
 def _measure(result: ResultData) -> Iterator[str]:

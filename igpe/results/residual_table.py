@@ -58,7 +58,7 @@ def residual_table(
         if np.isfinite(odd[at]).all() and not _is_missed(odd, at):
             worst = int(np.argmax(np.abs(odd[at])))
             p = float(outlier_p(odd[at], left)[worst])
-            says = f"{_off(rows.iloc[worst], float(odd[at][worst]))}: an outlier"
+            says = f"{_off(rows.iloc[worst], float(odd[at][worst]))}{OUTLIER}"
             tests.append((*where, Tested("outlier", float(odd[at][worst]), p, says)))
     rows_of = [(e, n, t.test, t.statistic, t.p, _verdict(t, len(tests))) for e, n, t in tests]
     return pd.DataFrame(rows_of, columns=COLUMNS)
@@ -202,6 +202,7 @@ def _verdict(one: Tested, count: int) -> str:
 
 ADEQUATE, LACK, UNJUDGED = "adequate", "lack of fit", "cannot be judged"
 NOT_INTEGRATED = "The model could not be integrated at the estimate."
+OUTLIER = ": an outlier"  # how a sentence on one ends
 ALARM = 0.01  # probability below which the verdict is lack of fit
 DOUBTFUL = 0.05  # probability below which a fit is not called adequate without reserve
 SHOWN = 0.01  # smaller probabilities are simulated too coarsely to be shown

@@ -12,6 +12,7 @@ from small_problems import TIMES, line, line_model
 
 import igpe
 from igpe.estimation import tables
+from igpe.results.answer import actions
 from igpe.results.residual_table import Adequacy, residual_table
 from igpe.uncertainty.adequacy import LinearisedFit, adequacy
 
@@ -129,6 +130,17 @@ def test_an_outlier_that_all_residuals_together_hide_is_in_the_verdict():
     assert not result.adequacy.lacks
     assert "residuals consistent with noise, but for 1 outlier (p" in result.verdict["fit"]
     assert result.verdict["fit"].startswith("fair")
+
+
+def test_an_outlier_comes_before_the_lack_of_fit_that_it_makes(pooled):
+    """A slipped decimal point is to be corrected, and not the model."""
+    off = "A: The measurement at time 7 is off by 9 standard deviations: an outlier (p = 1e-9)."
+    said = actions(replace(pooled, actions=(off,)))
+    assert said[0] == off
+    assert "Check the outlier before you change the model: correct it, leave it out" in said[1]
+    assert said.count(off) == 1
+    assert not any("improve the model" in line for line in said)
+    assert any("improve the model" in line for line in actions(pooled))
 
 
 def test_too_few_measurements_are_not_judged():
