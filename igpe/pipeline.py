@@ -51,6 +51,7 @@ from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, itera
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_outputs_at_start
+from igpe.equations.undefined import require_slopes_at_start
 from igpe.estimation.equally_good import (
     with_other_optima,
     with_own_weights,
@@ -212,6 +213,7 @@ def _require_supported(problem: Problem) -> None:
         )
     if why := beside_constraints(problem):
         raise Unsupported(why)
+    require_slopes_at_start(problem)
     require_outputs_at_start(problem)
 
 

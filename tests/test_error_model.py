@@ -1,7 +1,7 @@
 """Noise models as they are given: numbers, units, tables, copies and refusals."""
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -213,7 +213,17 @@ def formed(times):
 def test_a_measurement_at_the_start_without_a_residual_is_named(column, sigma, says):
     data = table(**{column: [0.02, 0.5, 0.8, 0.9]})
     parameters = ["k", "cv"] if isinstance(sigma, igpe.EstimatedSigma) else ["k"]
-    given = run(data, start={"A": 1.0, "C": 0.0}, sigma={column: sigma})
-    with pytest.raises(igpe.errors.DataError, match=says) as caught:
-        igpe.estimate(igpe.Problem(formed, parameters=parameters, experiments=given))
-    assert "leave out the measurement at this time (NaN)" in str(caught.value)
+    dose = igpe.Event(at=0.0, add={"C": 1.0})
+    for events in ([], [dose]):
+        given = run(data, start={"A": 1.0, "C": 0.0}, sigma={column: sigma}, events=events)
+        with pytest.raises(igpe.errors.DataError, match=says) as caught:
+            igpe.estimate(igpe.Problem(formed, parameters=parameters, experiments=given))
+        assert "leave out the measurement at this time (NaN)" in str(caught.value)
+        assert ("measured='after'" in str(caught.value)) is bool(events)
+    after = run(
+        data,
+        start={"A": 1.0, "C": 0.0},
+        sigma={column: sigma},
+        events=[replace(dose, measured="after")],
+    )
+    assert igpe.estimate(igpe.Problem(formed, parameters=parameters, experiments=after)).points.size

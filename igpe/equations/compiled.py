@@ -104,6 +104,8 @@ def require_outputs_at_start(problem: Problem) -> None:
         values = ivp.outputs_at_start(rng.uniform(low, high, (DRAWS, len(box))))
         if values is None:
             continue
+        doses = [e for e in experiment.events if e.at == experiment.start_time]
+        after = AFTER * bool(doses)
         columns = dict(zip(experiment.told, values.T, strict=True))
         for name in sorted(there):
             sd = experiment.estimated_sigma.get(name, "")
@@ -111,7 +113,13 @@ def require_outputs_at_start(problem: Problem) -> None:
             if is_zero or (np.abs(columns[name]) > HUGE).all():
                 run = f" in experiment '{experiment.name}'" * (len(problem.experiments) > 1)
                 where = f"at the start, time {experiment.start_time:g}{run}"
-                raise DataError(_why_incomparable(name, sd * is_zero, where))
+                raise DataError(_why_incomparable(name, sd * is_zero, where) + after)
+
+
+AFTER = (
+    " Or, if the measurement was taken after the event at the start, say so: igpe.Event(..., "
+    "measured='after')."
+)
 
 
 def _why_incomparable(name: str, sd: str, where: str) -> str:

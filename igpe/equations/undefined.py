@@ -10,10 +10,12 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import ModelError
+from igpe.core.errors import ModelError, ProblemError
+from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.translate import to_pyomo
+from igpe.problem.problem import Problem
 
 AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 LONGEST = 60  # characters of an operation that a sentence shows
@@ -28,6 +30,7 @@ class Undefined(NamedTuple):
     operation  what has no finite value there, as text; empty if it is not known or too long
     values     of its variables, as text; of all states if it is not known
     of_time    whether the time is among its variables
+    is_fixed   whether it has no value at the start whatever the unknowns are
     """
 
     state: str
@@ -35,6 +38,7 @@ class Undefined(NamedTuple):
     operation: str
     values: str
     of_time: bool
+    is_fixed: bool
 
 
 def undefined_ahead(
@@ -64,13 +68,35 @@ def undefined_ahead(
 
 def undefined_at_start(ivp: InitialValueProblem, q: FloatArray) -> str:
     """Which slope has no finite value at the start, and what to do; empty if all have one."""
+    found = _found_at_start(ivp, q)
+    return "" if found is None else _sentence(ivp, found)
+
+
+def require_slopes_at_start(problem: Problem) -> None:
+    """Raise ProblemError where a slope has no value at the start, whatever the unknowns are.
+
+    Where it is infinite, or where the time or a quotient is the cause, collocation may do without.
+    """
+    for k, experiment in enumerate(problem.experiments):
+        ivp = compiled(problem).initial_value_problem(k, switching=True)
+        box = problem.box.select(ivp.unknowns)
+        found = _found_at_start(ivp, box.middle)
+        if found is not None and found.is_fixed and not found.of_time:
+            run = f"Experiment '{experiment.name}':" * (len(problem.experiments) > 1)
+            raise ProblemError(f"{run}{_sentence(ivp, found)}".strip())
+
+
+def _found_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None:
+    """The first slope without a finite value at the start."""
     if ivp.rest is not None:
-        return ""
+        return None
     start = ca.Function("start", [ivp.q], [ca.densify(ivp.start)])
     x = np.asarray(start(q), dtype=float).ravel()
     found = undefined_ahead(ivp, ivp.t0, x, q, ivp.t0 + 1.0)
-    if found is None or found.time > ivp.t0:
-        return ""
+    return None if found is None or found.time > ivp.t0 else found
+
+
+def _sentence(ivp: InitialValueProblem, found: Undefined) -> str:
     cause = f": {found.operation} is undefined at {found.values}" * bool(found.operation)
     advice = (
         "Let the experiment start later: pass start_time=... and omit the measurements before it."
@@ -101,7 +127,16 @@ def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
         operation=text if len(text) <= LONGEST else "",
         values=", ".join([f"{n} = {v:.3g}" for n, v in named][:MOST_NAMES]),
         of_time=operation is not None and bool(ca.depends_on(operation, ivp.t)),
+        is_fixed=operation is not None
+        and _is_fixed(ivp, operation, ca.Function("operation", [symbols], [operation])(values)),
     )
+
+
+def _is_fixed(ivp: InitialValueProblem, operation: Any, value: Any) -> bool:
+    """Whether an operation other than a quotient is no number at the start, without unknowns."""
+    at_start = ca.substitute(operation, ivp.x, ivp.start)
+    is_quotient = operation.is_op(ca.OP_DIV)
+    return bool(np.isnan(float(value)) and not is_quotient and not ca.depends_on(at_start, ivp.q))
 
 
 def _text(operation: Any, symbols: list[Any]) -> str:

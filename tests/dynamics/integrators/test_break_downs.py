@@ -12,7 +12,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.core.errors import EstimationFailed
+from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
@@ -144,6 +144,15 @@ def test_the_operation_that_has_no_value_is_named(slope, cause):
         igpe.simulate(one_state(slope), {"k": 1.0})
     assert f"the slope of 'x' has no finite value: {cause}" in str(caught.value)
     assert "start_time" not in str(caught.value)
+
+
+def test_no_search_begins_where_the_start_has_no_slope_for_any_unknowns():
+    sentence = (
+        r"^At the start, t = 0, the slope of 'x' has no finite value: sqrt\(x - 2.0\) is undefined "
+        r"at x = 1. Check the start values and this equation.$"
+    )
+    with pytest.raises(ProblemError, match=sentence):
+        igpe.estimate(one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t] - 2)))
 
 
 @every_method
