@@ -13,6 +13,7 @@ from igpe.estimation.settings import Settings
 from igpe.formats.petab.read import read_petab
 from igpe.problem.problem import Problem
 
+SBML = {".xml", ".sbml"}
 DATA = {".json", ".csv", ".txt", ".xls", ".xlsx", ".parquet", ".html"}  # files of other commands
 
 
@@ -61,16 +62,7 @@ def load_settings(path: Path) -> Settings | None:
 
 def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
     """What a function of the file returns, of this kind; None where settings() is not there."""
-    if not path.is_file():
-        raise ProblemError(
-            f"There is no model file '{path}' (working folder: {Path.cwd()}).{closest_file(path)}"
-        )
-    if path.suffix.lower() in DATA:
-        raise ProblemError(
-            f"'{path}' is not a model file. Expected a Python file with a function problem(), or "
-            "the YAML file of a PEtab problem. `igpe new my_problem.py --data TABLE` writes a "
-            "Python file from a table; `igpe report` and --result read stored results."
-        )
+    _require_python_file(path)
     before = list(sys.path)
     sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python
     try:
@@ -95,9 +87,39 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
     return returned
 
 
+def _require_python_file(path: Path) -> None:
+    """Raise ProblemError for what is no file, or a file of another kind."""
+    if path.is_dir():
+        files = [p for p in path.iterdir() if is_petab(p) or p.suffix.lower() == ".py"]
+        give = "".join(f" Did you mean '{p}'?" for p in sorted(files, key=_is_python)[:1])
+        raise ProblemError(
+            f"'{path}' is a folder. Expected a Python file with a function problem(), or the YAML "
+            f"file of a PEtab problem.{give}"
+        )
+    if not path.is_file():
+        raise ProblemError(
+            f"There is no model file '{path}' (working folder: {Path.cwd()}).{closest_file(path)}"
+        )
+    if path.suffix.lower() in SBML:
+        raise ProblemError(
+            f"'{path}' is an SBML model, which names no measurements. igpe reads SBML as a part of "
+            "a PEtab problem: give its YAML file."
+        )
+    if path.suffix.lower() in DATA:
+        raise ProblemError(
+            f"'{path}' is not a model file. Expected a Python file with a function problem(), or "
+            "the YAML file of a PEtab problem. `igpe new my_problem.py --data TABLE` writes a "
+            "Python file from a table; `igpe report` and --result read stored results."
+        )
+
+
 def is_petab(path: Path) -> bool:
     """Whether a model file is a PEtab problem, by its suffix."""
     return path.suffix.lower() in {".yaml", ".yml"}
+
+
+def _is_python(path: Path) -> tuple[bool, str]:
+    return not is_petab(path), path.name
 
 
 def _reason(path: Path, error: Exception) -> str:

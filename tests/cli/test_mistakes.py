@@ -47,6 +47,18 @@ def test_settings_that_are_none(tmp_path, monkeypatch):
     refused(run("estimate", "model.py"), "settings() in 'model.py'", "expected igpe.Settings(...)")
 
 
+def test_a_folder_and_an_sbml_model_are_not_model_files(tmp_path, monkeypatch):
+    folder = tmp_path / "growth"
+    folder.mkdir()
+    for name in ("a.py", "problem.yaml", "model.xml"):
+        (folder / name).write_text("<sbml/>")
+    monkeypatch.chdir(tmp_path)
+    refused(
+        run("estimate", "growth"), "'growth' is a folder", "Did you mean 'growth/problem.yaml'?"
+    )
+    refused(run("estimate", "growth/model.xml"), "is an SBML model", "give its YAML file")
+
+
 def test_only_solvers_that_were_chosen_are_required():
     igpe.Settings().require_solvers()
     missing = igpe.algebraic.GlobalSolver(solver=igpe.solvers.AmplProgram("no-such-solver"))
