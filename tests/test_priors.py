@@ -133,3 +133,9 @@ def test_constraints_beside_them_are_left_to_multiple_shooting():
     problem.starts = (replace(problem.starts[0], others={"least": None}),)
     search = chosen_search(problem, {}, MultiStart())
     assert isinstance(search.local, igpe.MultipleShooting)
+
+
+def test_a_prior_that_the_bounds_contradict_is_refused():
+    times = np.linspace(0.2, 3, 8)
+    with pytest.raises(igpe.errors.ProblemError, match=r"'k' is 50 ± 0\.1, but its bounds are"):
+        decay(times, np.exp(-0.5 * times), igpe.losses.NormalPrior(50.0, 0.1))

@@ -939,3 +939,17 @@ def test_a_parameter_that_follows_the_grid_is_named_though_the_fit_is_good():
     said = " ".join(str(fine.details).split())
     assert re.search(r"error of the grid in space. It is about \S+ % of the standard error", said)
     assert fine.estimates[0].lower < 8 < fine.estimates[0].upper
+
+
+def test_time_is_no_set_in_space():
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t, m.k = dae.ContinuousSet(initialize=times), pyo.Var(bounds=(0, 5))
+        m.x = pyo.Var(m.t)
+        m.x_t = dae.DerivativeVar(m.x)
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.x_t[t] == -m.k * m.x[t])
+        return m
+
+    run = igpe.Experiment(pd.DataFrame({"time": [1.0, 2.0], "x": 0.5}), start={"x": 1.0})
+    with pytest.raises(igpe.errors.ModelError, match=r"must be time.*Leave time out of"):
+        igpe.Problem(build, parameters=["k"], experiments=run, space={"t": 20})

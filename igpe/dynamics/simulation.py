@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from igpe.core.arguments import require_mapping
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
@@ -29,7 +30,7 @@ SLACK = 1e-3  # of a variable's largest size: errors of integration
 @takes_problem
 def simulate(
     problem: Problem,
-    parameters: Mapping[str, float],
+    parameters: Any,
     times: npt.ArrayLike | None = None,
     *,
     integrator: Integrator = Sundials(),
@@ -37,7 +38,8 @@ def simulate(
     """Simulate every experiment at the given values of the unknowns.
 
     problem     the problem whose experiments are simulated
-    parameters  a dict {unknown: value} with every free unknown of the problem
+    parameters  a dict {unknown: value} with every free unknown of the problem, or a Result or
+                Estimate
     times       times at which values are reported; by default 200 time points, the measurement
                 times, and times just before and after known jumps
     integrator  the integrator that solves the equations, with its tolerances
@@ -105,11 +107,14 @@ def beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
     )
 
 
-def values_of(problem: Problem, parameters: Mapping[str, float]) -> dict[str, float]:
+def values_of(problem: Problem, given: Any) -> dict[str, float]:
     """Return the value of every free unknown, in the problem's order.
 
+    given   unknown -> value, or what an estimation returned
     raises  ProblemError if one has none, a value belongs to no unknown, or is not finite
     """
+    parameters: Mapping[str, float] = getattr(given, "parameters", given)
+    require_mapping("The argument `parameters`", parameters, "{'k1': 0.5}", ProblemError)
     unknown_names = [n for n in parameters if n not in problem.unknowns.names]
     if unknown_names:
         raise ProblemError(

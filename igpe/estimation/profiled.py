@@ -33,8 +33,9 @@ from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
+from igpe.uncertainty.likelihood import chosen
 from igpe.uncertainty.path import End, complete, limited, limits
-from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
+from igpe.uncertainty.profile import ParameterProfile, ProfileJob, Profiles, followed, widened
 
 USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
@@ -165,10 +166,7 @@ def _profiled(
     def made_now() -> Profiles:
         residuals(problem.box.vector(at))
         most = share * min(INTEGRATIONS, WORK / max(residuals.work, 1))
-        return profile(
-            problem, at, names, confidence=level, method=method, progress=False,
-            most_integrations=most,
-        )  # fmt: skip
+        return followed(ProfileJob(problem, method, level), dict(at), chosen(problem, names), most)
 
     try:
         made = if_in_time(made_now)

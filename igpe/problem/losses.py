@@ -4,7 +4,7 @@ A prior by another law than the normal one adds minus twice the logarithm of its
 objective: a residual with the right gradient and a curvature that is never negative, and an offset.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from igpe.core.arguments import Checked, Positive, Rule, is_finite, is_number, shown
+from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.markup import counted
 from igpe.problem.noise.censored import Censored
@@ -32,6 +33,7 @@ __all__ = [
     "Prior",
 ]
 
+FAR = 5.0  # deviations of a normal prior from its mean to a bound
 ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 
 
@@ -331,3 +333,23 @@ class Prior(Checked):
         if not SCALES[self.scale]:
             return x
         return float(np.log(x) / SCALES[self.scale]) if x > 0 else -np.inf
+
+
+def check_priors(priors: Mapping[str, NormalPrior | Prior], unknowns: Box) -> None:
+    """Raise ProblemError for a prior of no unknown, and for one that the bounds contradict."""
+    if others := [n for n in priors if n not in unknowns.names]:
+        raise ProblemError(
+            f"Priors are given for {others}, which are not unknowns. The unknowns are "
+            f"{list(unknowns.names)}."
+        )
+    for name, prior in priors.items():
+        if not isinstance(prior, NormalPrior):
+            continue
+        k = unknowns.names.index(name)
+        low, high = float(unknowns.lower[k]), float(unknowns.upper[k])
+        if not low - FAR * prior.deviation <= prior.mean <= high + FAR * prior.deviation:
+            raise ProblemError(
+                f"The prior of '{name}' is {prior.mean:g} ± {prior.deviation:g}, but its bounds "
+                f"are [{low:g}, {high:g}]: no value within them agrees with the prior. Correct "
+                "the prior or the bounds."
+            )

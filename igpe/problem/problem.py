@@ -546,7 +546,10 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def takes_problem(function: Call) -> Call:
-    """Let a function say how to make an `igpe.Problem` where its first argument is none."""
+    """Let a function say how to make an `igpe.Problem` where its first argument is none.
+
+    The same for an argument `under`, unless it is None.
+    """
 
     @wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
@@ -557,6 +560,11 @@ def takes_problem(function: Call) -> Call:
                     f"{function.__name__}() needs an igpe.Problem as its first argument; got "
                     f"{_kind(one)}. Create one: problem = {EXAMPLE}, then pass it."
                 )
+        other = named.get("under")
+        if not (other is None or isinstance(other, Problem)):
+            raise ProblemError(
+                f"{function.__name__}() needs an igpe.Problem as `under`; got {_kind(other)}."
+            )
         return function(*arguments, **named)
 
     return checked  # type: ignore[return-value]

@@ -22,7 +22,7 @@ from igpe.core.names import closest, in_words, listed
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
-from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior, check_priors
 from igpe.problem.measurements import Measurements
 from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
@@ -270,11 +270,7 @@ def check_weights(
     experiments: Sequence[Experiment], priors: Mapping[str, NormalPrior | Prior], unknowns: Box
 ) -> None:
     """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
-    if others := [n for n in priors if n not in unknowns.names]:
-        raise ProblemError(
-            f"Priors are given for {others}, which are not unknowns. The unknowns are "
-            f"{list(unknowns.names)}."
-        )
+    check_priors(priors, unknowns)
     known = [e.name for e in experiments if e.sigma_known or e.estimated_sigma]
     unknown = [e.name for e in experiments if e.name not in known]
     if known and unknown:

@@ -324,6 +324,11 @@ class OnGrid:
                 raise ModelError(
                     f"space= contains '{name}', but the model's ContinuousSets are {list(sets)}."
                 )
+            if set(sets) <= set(self.space):
+                raise ModelError(
+                    f"space= contains '{name}', but one ContinuousSet of the model must be time, "
+                    f"and the model has only {list(sets)}. Leave time out of space=."
+                )
             if sets[name].get_discretization_info():
                 raise ModelError(
                     f"space= contains '{name}', which the builder already discretises. Remove it "

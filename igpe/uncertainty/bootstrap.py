@@ -33,6 +33,7 @@ from igpe.tasks.workers import Function, Item, Row, Work
 from igpe.uncertainty.likelihood import (
     NO_ERRORS,
     Likelihood,
+    at_estimate,
     likelihood,
     quick,
     require_confidence,
@@ -334,7 +335,7 @@ def bootstrap(
     refuse_censored(problem, "igpe.bootstrap")
     problem, values = held_weights(problem, result), values_of(problem, result)
     job = _BootstrapJob(problem, values, kind, seed, method)
-    base = likelihood(problem, job.estimate, method, "igpe.bootstrap")
+    base = at_estimate(problem, result, method, "igpe.bootstrap")
     acceleration = kind.acceleration(base)
     series = "" if store is None else digest("bootstrap", fingerprint(base.problem), job[1:])
     work = Work(_prepared, job, series, partial(_replicate, base, kind.draw(base), seed))

@@ -13,7 +13,7 @@ import pandas as pd
 
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem, takes_problem
-from igpe.uncertainty.likelihood import likelihood
+from igpe.uncertainty.likelihood import at_estimate, likelihood
 
 FACTOR = 2.0  # first order; more than enough for higher ones
 
@@ -33,7 +33,7 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
     """
     finer = problem.on_finer_grid()
     method = SingleShooting()
-    base = likelihood(problem, estimate, method, "igpe.uncertainty.grid_error")
+    base = at_estimate(problem, estimate, method, "igpe.uncertainty.grid_error")
     values = dict(zip(base.box.names, base.x.tolist(), strict=True))
     if base.problem.held_weights is not None:
         finer = finer.weighted(**base.problem.held_weights._asdict())

@@ -32,6 +32,9 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
 FEW = 30  # iterations
+FARTHEST = 4.0  # rise of the sum of squares, in variances, from the optimum to an estimate of it
+ROUGHLY = 0.01  # relative difference of values that were rounded
+SAME = 1e-4  # relative difference of one objective, integrated twice
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, or an estimate that igpe.estimate or a method returned"
 NO_ERRORS = (
@@ -135,6 +138,42 @@ def likelihood(
     residuals.limit_steps(fit.x)
     errors = errors_at(problem, fit.x, fit.at, confidence)
     return Likelihood(problem, residuals, method.search, fit.x, fit.at, errors)
+
+
+def at_estimate(
+    problem: Problem, estimate: Any, method: SingleShooting, owner: str, **more: Any
+) -> Likelihood:
+    """`likelihood`, where the optimum next to the estimate is the estimate.
+
+    It is not where a result is that of a problem with other data or inputs: its values differ by
+    more than rounding, and the data all but exclude them. A result that did not reach its optimum
+    has the objective that its values have here.
+
+    more    as of `likelihood`
+    raises  ProblemError if it is another one, and what `likelihood` raises
+    """
+    base = likelihood(problem, estimate, method, owner, **more)
+    x = base.box.vector(values_of(base.problem, estimate))
+    off = np.abs(x - base.x) / np.maximum(np.abs(x), np.abs(base.x) + (x == 0.0))
+    k = int(np.argmax(off))
+    if off[k] <= ROUGHLY or not np.isfinite(base.errors.variance):
+        return base
+    cost = base.residuals.cost(base.box.clip(x))
+    if cost is not None and cost - base.at.cost <= FARTHEST * base.errors.variance:
+        return base
+    objective = getattr(estimate, "objective", np.nan)
+    if cost is not None and abs(cost - objective) <= SAME * abs(cost):
+        return base
+    under = (
+        "For other inputs, start values or events, pass the problem that has them as `under`: "
+        "igpe.predict(problem, result, under=new_problem). igpe.simulate(problem, values) "
+        "integrates the model at any values."
+    )
+    raise ProblemError(
+        f"{owner} was given {base.box.names[k]} = {x[k]:.6g}, but the data of this problem "
+        f"give {base.x[k]:.6g}, so the values are not an estimate of this problem. Pass the "
+        "problem that was estimated and its result." + f" {under}" * (owner == "igpe.predict")
+    )
 
 
 def values_of(problem: Problem, estimate: Any) -> dict[str, float]:

@@ -22,8 +22,8 @@ from igpe.results.plots.uncertainty import plot_region
 from igpe.uncertainty.likelihood import (
     NO_ERRORS,
     Likelihood,
+    at_estimate,
     chosen,
-    likelihood,
     quick,
     require_confidence,
     size_of,
@@ -102,7 +102,7 @@ def region(
     pair = chosen(problem, names)
     if len(set(pair)) != 2:  # noqa: PLR2004
         raise ProblemError(f"A region needs two different unknowns; got {list(pair)}.")
-    base = likelihood(problem, estimate, method, "igpe.uncertainty.region", confidence=confidence)
+    base = at_estimate(problem, estimate, method, "igpe.uncertainty.region", confidence=confidence)
     rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
     if not np.isfinite(rise):
         raise ProblemError(NO_ERRORS)

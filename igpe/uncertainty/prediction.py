@@ -32,10 +32,12 @@ from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
-from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence, values_of
+from igpe.uncertainty.likelihood import (
+    Likelihood,
+    at_estimate,
+    require_confidence,
+)
 
-FARTHEST = 4.0  # rise of the sum of squares, in variances, from the optimum to an estimate of it
-ROUGHLY = 0.01  # relative difference of values that were rounded
 NUMBERS = ("value", "standard_error", "lower", "upper", "band_lower", "band_upper")
 
 
@@ -228,10 +230,9 @@ def predict(
                   the model cannot be integrated
     """
     require_confidence("predict", confidence)
-    base = likelihood(
+    base = at_estimate(
         problem, estimate, method, "igpe.predict", confidence=confidence, deviations_too=True
     )
-    _require_estimate(base, values_of(problem, estimate))
     runs, numbers = [*base.residuals.runs], base.problem
     if under is not None:
         problem = numbers = _with_values(under, base)
@@ -260,29 +261,6 @@ def predict(
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
     return Prediction(table, measurements, confidence, kind, problem.unit("time"))
-
-
-def _require_estimate(base: Likelihood, values: Mapping[str, float]) -> None:
-    """Raise ProblemError if the optimum next to the values is another estimate.
-
-    As where the values are those of a problem with other data or inputs: they differ by more than
-    rounding, and the data all but exclude them.
-    """
-    x = base.box.vector(values)
-    off = np.abs(x - base.x) / np.maximum(np.abs(x), np.abs(base.x) + (x == 0.0))
-    k = int(np.argmax(off))
-    if off[k] <= ROUGHLY:
-        return
-    cost = base.residuals.cost(base.box.clip(x))
-    if cost is not None and cost - base.at.cost <= FARTHEST * base.errors.variance:
-        return
-    raise ProblemError(
-        f"igpe.predict was given {base.box.names[k]} = {x[k]:.6g}, but the data of this problem "
-        f"give {base.x[k]:.6g}, so the values are not an estimate of this problem. Pass the "
-        "problem that was estimated and its result. For other inputs, start values or events, "
-        "pass the problem that has them as `under`: igpe.predict(problem, result, "
-        "under=new_problem). igpe.simulate(problem, values) integrates the model at any values."
-    )
 
 
 def _with_values(under: Problem, base: Likelihood) -> Problem:

@@ -37,6 +37,7 @@ from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
     Likelihood,
+    at_estimate,
     bending,
     chosen,
     likelihood,
@@ -370,8 +371,7 @@ def profile(
     executor, store, timeout   executor, store and time limit of the profiles, as for
                                `igpe.campaign`; a profile that is stopped is omitted, and a note
                                says so
-    progress    a function that receives each message; or True, False or None, as for
-                `igpe.estimate`
+    progress    as for `igpe.estimate`
     returns     the profiles; if the call is interrupted (Ctrl-C) after the first profile, only the
                 finished ones
     raises      ProblemError if a name or the estimate does not belong to the problem, Unsupported
@@ -386,11 +386,29 @@ def profile(
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)
     problem = held_weights(problem, estimate)
-    backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
+    if isinstance(method, SingleShooting):
+        at_estimate(problem, estimate, method, "igpe.profile", deviations_too=True)
+    job, backend = ProfileJob(problem, method, confidence), Backend(executor, store, timeout)
+    return followed(job, values, requested, most_integrations, backend=backend, progress=progress)
+
+
+def followed(
+    job: ProfileJob,
+    values: dict[str, float],
+    requested: Sequence[str],
+    left: float = np.inf,
+    *,
+    backend: Backend = Backend(),
+    progress: Progress = None,
+) -> Profiles:
+    """The profiles of these unknowns, from the optimum next to the values; see `profile`.
+
+    left  integrations that may be taken
+    """
+    problem, store = job.problem, backend.store
     equations = "" if store is None else fingerprint(problem)
-    series_of = "profile", 2, equations, job[1:], most_integrations
+    series_of = "profile", 2, equations, job[1:], left
     started, integrations, first, notes = time.perf_counter(), 0, np.inf, list[str]()
-    left = most_integrations
     for turn in range(AGAIN + 1):
         series = "" if store is None else digest(*series_of, values)
         work = Work(partial(_prepared, values), job, series)
@@ -409,7 +427,8 @@ def profile(
         if not again:
             break
         values = there
-    made = _with_ranges(_joined(single), problem.box)
+    every = tuple(p for one in single for p in one.profiles)  # which have one optimum
+    made = _with_ranges(replace(single[0], profiles=every), problem.box)
     lost = [n for n in requested if n not in [p.name for p in made.profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles for {', '.join(lost)}."] if lost else []
@@ -420,11 +439,6 @@ def profile(
         notes=(*notes, *sentences(made.profiles), *limited(made, problem.box)),
         complete=complete,
     )
-
-
-def _joined(single: Sequence[Profiles]) -> Profiles:
-    """The profiles of all, which have one optimum."""
-    return replace(single[0], profiles=tuple(p for one in single for p in one.profiles))
 
 
 def widened(interval: tuple[float, float], by: tuple[float, float]) -> tuple[float, float]:
@@ -574,14 +588,12 @@ def _better_sentence(
     before: float, values: Mapping[str, float], objective: float, *, again: bool
 ) -> str:
     there = ", ".join(f"{n} = {v:.6g}" for n, v in values.items())
-    then = (
-        "These are the profiles of the better optimum."
-        if again
-        else (
+    then = "These are the profiles of the better optimum."
+    if not again:
+        then = (
             "The profiles shown are still those of the worse optimum. Estimate again, starting at "
             "the better one."
         )
-    )
     return (
         f"The estimate (objective {before:.6g}) was not the best: the profiles reached a "
         f"better optimum, {there} (objective {objective:.6g}). {then}"

@@ -33,7 +33,12 @@ from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_draws
-from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence, size_of
+from igpe.uncertainty.likelihood import (
+    Likelihood,
+    at_estimate,
+    require_confidence,
+    size_of,
+)
 
 HALVINGS = 40  # of the distance from the estimate, until there is a density
 
@@ -231,7 +236,7 @@ def sample(
     require_confidence("sample", confidence)
     require(is_count(steps) and steps >= 10, "sample", "steps", steps, "10 or more")  # noqa: PLR2004
     require(is_count(seed), "sample", "seed", seed, "a whole number, 0 or more")
-    base = likelihood(problem, estimate, method, "igpe.uncertainty.sample", confidence=confidence)
+    base = at_estimate(problem, estimate, method, "igpe.uncertainty.sample", confidence=confidence)
     n, names = len(base.x), problem.box.names
     count = max(EACH * n, LEAST) if walkers is None else walkers
     ok = is_count(count) and count >= 2 * n and count % 2 == 0

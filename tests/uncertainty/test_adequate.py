@@ -300,7 +300,7 @@ def test_a_wrong_frequency_is_lack_of_fit(periods, is_wrong):
 
 def test_points_are_those_of_the_objective_where_another_integration_differs(monkeypatch):
     """As of a chaotic model."""
-    simulate = tables.simulate
+    simulate = tables.simulate_all
     shift = 0.0
 
     def shifted(*given):
@@ -309,7 +309,7 @@ def test_points_are_those_of_the_objective_where_another_integration_differs(mon
             run.measured[:] += shift
         return every
 
-    monkeypatch.setattr(tables, "simulate", shifted)
+    monkeypatch.setattr(tables, "simulate_all", shifted)
     plain = igpe.estimate(line(0.02, seed=7), certify=False)
     assert tables.NOT_CONFIRMED not in plain.actions
     shift = 1.0

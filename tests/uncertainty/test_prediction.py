@@ -257,6 +257,16 @@ def test_values_that_are_no_estimate_of_the_problem_are_refused():
     for wrong in (fed(1.0, 0.0), fed(1.0, 2.0)):
         with pytest.raises(ProblemError, match=r"not an estimate of this problem.*under="):
             igpe.predict(wrong, estimate)
+    doors = (
+        igpe.profile,
+        lambda p, r: igpe.bootstrap(p, r, replications=2),
+        lambda p, r: igpe.uncertainty.region(p, r, ["k", "a"]),
+    )
+    for door in doors:
+        with pytest.raises(ProblemError, match=r"given a = 0\.7.*not an estimate of this"):
+            door(fed(1.0, 0.0, sigma=0.05), estimate)
+    with pytest.raises(ProblemError, match=r"needs an igpe\.Problem as `under`; got an Estimate"):
+        igpe.predict(problem, estimate, under=igpe.Estimate(estimate, 0.0, igpe.Status.CONVERGED))
     free = fed(1.0, 0.0, start={"x": igpe.Unknown(0, 1)})
     with pytest.raises(ProblemError, match=r"unknowns \['x\(t0\)'\], of which the estimate says"):
         igpe.predict(problem, estimate, under=free)

@@ -70,6 +70,10 @@ def refine(
         why = _lost(residuals, problem.box.vector(rough.parameters))
         lost = f"The model could not be integrated at the estimate.{why}"
         refined = Refined(rough, None, (lost,))
+    elif not len(problem.box):
+        objective = objective_at(problem, at)
+        done = replace(rough, status=Status.NOTHING_TO_DO, objective=objective)
+        refined = Refined(done, at)
     elif objective_at(problem, at) - known > WORSE * abs(known) + _floor(problem):
         refined = Refined(rough, at, polished=False)
     else:
@@ -90,7 +94,7 @@ def _lost(residuals: Residuals, x: FloatArray) -> str:
 def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised) -> Refined:
     box = problem.box
     x = box.vector(rough.parameters)
-    fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
+    fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem)
     if is_shot:
         near = _fitted(problem, residuals, x, SEARCH)
         fit = refitted_on_bounds(residuals, near, box, SEARCH)
