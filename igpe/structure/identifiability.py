@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
@@ -22,6 +23,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import moved_jumps
+from igpe.equations.symbols import stack
 from igpe.problem.problem import Problem
 from igpe.structure.combinations import (
     IdentifiableCombination,
@@ -33,6 +35,7 @@ from igpe.structure.posed import (
     PosedEquations,
     SeriesExpansion,
     expand,
+    without_logarithm,
 )
 from igpe.structure.sensitivity_rows import (
     ExactRows,
@@ -135,6 +138,8 @@ def moved_unknowns(
     runs = []
     for k, experiment in enumerate(problem.experiments):
         ivp = compiled(problem).initial_value_problem(k, switching=True)
+        outputs = stack(map(without_logarithm, ca.vertsplit(ivp.measured)))
+        ivp = replace(ivp, measured=outputs, shared=None)
         own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
         dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
         times = np.unique(np.concatenate([dense, *own]))
@@ -175,11 +180,11 @@ def _sensitivities(
     for simulation, places, seen in runs:
         with allowance(STEPS):
             came = simulation.run(q[places])
-        if not came.status.usable or not np.isfinite(came.measured_by_unknown).all():
-            return None
         m = seen.shape[1]
-        size = np.max(np.abs(came.measured[:, :m]), axis=0)
+        size = np.max(np.abs(came.measured[:, :m]), axis=0, where=seen, initial=0.0)
         rows = (came.measured_by_unknown[:, :m] / np.where(size > 0, size, 1.0)[:, None])[seen]
+        if not came.status.usable or not np.isfinite(rows).all():
+            return None
         result.append(np.zeros((len(rows), len(q))))
         result[-1][:, places] = rows
     return np.vstack(result)

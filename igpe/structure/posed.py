@@ -34,6 +34,7 @@ from igpe.problem.problem import Problem
 from igpe.structure.series.field import rational
 from igpe.structure.series.graph import Dynamics, InputSegment
 
+LINES = ca.OP_ADD, ca.OP_SUB, ca.OP_NEG, ca.OP_MUL, ca.OP_DIV, ca.OP_TWICE
 FEWEST_TIMES = 3  # a quantity measured less often has a value, but no slope worth fitting
 
 
@@ -354,6 +355,22 @@ def expand(
     return tuple(_expanded(problem, *one) for one in zip(posed, own, strict=True))
 
 
+def without_logarithm(expression: Any) -> Any:
+    """What a logarithm, with a known scale and offset, is taken of: it says the same.
+
+    It has a value at 0, where many states start; any other expression stays as it is.
+    """
+    inner = expression
+    while inner.n_dep() and not inner.is_op(ca.OP_LOG):
+        parts = [inner.dep(i) for i in range(inner.n_dep())]
+        unknown = [part for part in parts if not part.is_constant()]
+        is_line = any(map(inner.is_op, LINES)) and len(unknown) == 1
+        if not is_line or (inner.is_op(ca.OP_DIV) and parts[1] is unknown[0]):
+            return expression
+        inner = unknown[0]
+    return inner.dep(0) if inner.is_op(ca.OP_LOG) else expression
+
+
 def _expanded(
     problem: Problem, posed: PosedEquations, slopes: Mapping[str, Any]
 ) -> SeriesExpansion:
@@ -363,7 +380,8 @@ def _expanded(
     names, first = posed.variable_names, experiment.start_time
     others = [m for m in names[n:] if m not in posed.measured]
     variable = dict(zip(names[n:], ca.vertsplit(posed.variables[n:]), strict=True))
-    outputs = stack([*posed.measured.values(), *(variable[m] for m in others)])
+    outputs = map(without_logarithm, posed.measured.values())
+    outputs = stack([*outputs, *(variable[m] for m in others)])
     times = {m: np.unique(experiment.measurements.of(m)[0]).tolist() for m in posed.measured}
     last = float(max((t for own in times.values() for t in own), default=experiment.times[-1]))
     given = [_given(name, posed, experiment, last) for name in posed.input_names]
