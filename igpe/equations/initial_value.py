@@ -294,7 +294,7 @@ def _posed(
     initial, moved = ca.substitute(computed, symbols.p, p), ca.vertcat(symbols.x, y)
     sizes = ProblemSizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
-    safe = _resting(plain_powers, moved, largest)
+    safe = _resting(plain_powers, moved, largest, ca.symvar(stack(posed.inputs)))
 
     def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
@@ -348,13 +348,15 @@ def _posed(
     )
 
 
-def _resting(plain_powers: bool, moved: Any, largest: FloatArray) -> Callable[[Any], Any]:
+def _resting(
+    plain_powers: bool, moved: Any, largest: FloatArray, inputs: list[Any]
+) -> Callable[[Any], Any]:
     """See `with_safe_powers`; implicit variables, last in `moved`, have no noise."""
     noise = np.zeros(moved.numel())
     noise[: len(largest)] = NOISE * largest
 
     def safe(expressions: Any) -> Any:
-        return expressions if plain_powers else with_safe_powers(expressions, moved, noise)
+        return expressions if plain_powers else with_safe_powers(expressions, moved, noise, inputs)
 
     return safe
 

@@ -4,7 +4,7 @@ Both ways the leaves are looked up: the caller says which Pyomo component is whi
 Everything else is evaluated with the operators of the other side.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import reduce
 from typing import Any
 
@@ -159,11 +159,14 @@ def _meet(condition: Any, then: Any, otherwise: Any) -> bool:
     return False
 
 
-def with_safe_powers(expressions: Any, states: Any, noise: FloatArray) -> Any:
+def with_safe_powers(
+    expressions: Any, states: Any, noise: FloatArray, inputs: Iterable[Any] = ()
+) -> Any:
     """SX column of powers and quotients that rest where a base is exhausted.
 
     states  what an integration moves
     noise   (n,) by how much errors of integration may put each of them off
+    inputs  symbols that may be 0 as well, where quotients are huge and no more
 
     Roots, and powers whose exponents are unknown or no whole numbers, have at bases <= 0 the limit
     for a base that goes to 0 (0, or infinity where the exponent is negative), without derivatives:
@@ -183,7 +186,8 @@ def with_safe_powers(expressions: Any, states: Any, noise: FloatArray) -> Any:
         for s, size in zip(ca.vertsplit(states), noise, strict=True)
         if s.is_symbolic()
     }
-    results = Graph.of_function(function).evaluate(lambda _, i: symbols[i], ca.SX, _Resting(moved))
+    resting = _Resting(moved, {s.element_hash() for s in inputs})
+    results = Graph.of_function(function).evaluate(lambda _, i: symbols[i], ca.SX, resting)
     return ca.reshape(ca.vertcat(*results), *column.shape)
 
 
@@ -191,27 +195,29 @@ class _Resting:
     """See `with_safe_powers`.
 
     noise      hash of a state -> its noise
-    vanishing  hashes of what is 0 where a state is: products and powers of these; sums as in
-               x / (K + x) are not among them
+    vanishing  hashes of what is 0 where states or inputs are: products and powers of these; sums
+               as in x / (K + x) are not among them
     quotients  hash of a quotient by such a base -> top and base
     """
 
-    def __init__(self, noise: Mapping[int, float]) -> None:
-        self.noise, self.vanishing = noise, set(noise)
+    def __init__(self, noise: Mapping[int, float], inputs: Set[int]) -> None:
+        self.noise, self.vanishing = noise, {*noise, *inputs}
         self.quotients: dict[int, tuple[Any, Any]] = {}
 
     def __call__(self, operation: str, data: list[Any]) -> Any:
+        may_vanish = [d.is_zero() or d.element_hash() in self.vanishing for d in data]
         if operation in POWERS and data[0].element_hash() in self.quotients:
             top, base = self.quotients[data[0].element_hash()]  # (K/x)**n is (x/K)**(-n)
             exponent = ca.SX(ROOT) if operation == "SQRT" else data[1]
-            operation, data = "POW", [base / top, -exponent]
-        may_vanish = [d.is_zero() or d.element_hash() in self.vanishing for d in data]
+            operation, data, may_vanish = "POW", [base / top, -exponent], [True, False]
         if operation in QUOTIENTS and may_vanish[-1]:
             top, base = (ca.SX(1) if operation == "INV" else data[0]), data[-1]
             result = top / _moved_from_zero(base, NEAREST)
             self.quotients[result.element_hash()] = top, base
             return result
-        guarded = _power(self.noise, operation, data) if operation in POWERS else None
+        guarded = None
+        if operation in POWERS:
+            guarded = _power(self.noise, operation, data, may_vanish=may_vanish[0])
         result = apply_to_sx(operation, data) if guarded is None else guarded
         is_product = any(may_vanish) if operation in PRODUCTS else may_vanish[0]
         if guarded is not None or (operation in MONOMIALS and is_product):
@@ -229,7 +235,9 @@ def _smallest(exponent: Any) -> Any:
     return ca.exp(-LARGEST / (1 + ca.fabs(exponent)))
 
 
-def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any | None:
+def _power(
+    noise: Mapping[int, float], operation: str, data: list[Any], *, may_vanish: bool
+) -> Any | None:
     """None of powers that need no care."""
     base, exponent = data[0], {"SQRT": ca.SX(ROOT)}.get(operation, data[-1])
     moved = [s for s in ca.symvar(base) if s.element_hash() in noise]
@@ -238,7 +246,9 @@ def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any |
     is_number = base.is_constant() and not base.is_zero()
     if is_number and np.isinf(float(base)) and not is_known:  # K / u where the input u is 0
         return ca.if_else(exponent > 0, np.inf, ca.if_else(exponent < 0, 0.0, 1.0))
-    if is_number or (is_whole and float(exponent) >= 0) or (is_known and not moved):
+    is_positive = is_known and float(exponent) >= 0
+    needs_none = is_known and not moved and not may_vanish
+    if is_number or (is_positive and (is_whole or not moved)) or needs_none:
         return None
     is_below = exponent < 0
     if is_whole:  # of a base of any sign

@@ -199,14 +199,18 @@ def test_small_units_are_no_zeros() -> None:
     assert np.isfinite(np.asarray(slopes)).all()
 
 
-@pytest.mark.parametrize("x", [0.0, -1e-10, 1e-3])
-def test_forms_of_one_saturation_have_one_value_and_slope(x: float) -> None:
+@pytest.mark.parametrize(
+    ("x", "is_input"), [(0.0, False), (-1e-10, False), (1e-3, False), (0.0, True), (1e-3, True)]
+)
+def test_forms_of_one_saturation_have_one_value_and_slope(x: float, is_input: bool) -> None:
     v, k, n = ca.SX.sym("x"), ca.SX.sym("k"), ca.SX.sym("n")
     linear = [v / (k + v), 1 / (1 + k / v), 1 / (1 + (v / k) ** -1)]
     cooperative = [v**n / (k**n + v**n), 1 / (1 + (k / v) ** n), 1 / (1 + (v / k) ** (-n))]
     cooperative.append(1 / (1 + k**n / v**n))
-    for forms in (linear, cooperative):
-        safe = with_safe_powers(ca.vertcat(*forms), v, np.array([1e-9]))
+    known = [v**1.5 / (k**1.5 + v**1.5), 1 / (1 + (k / v) ** 1.5)]
+    for forms in (linear, cooperative, known):
+        of = (ca.SX(0, 1), np.zeros(0), [v]) if is_input else (v, np.array([1e-9]))
+        safe = with_safe_powers(ca.vertcat(*forms), *of)
         by = ca.jacobian(safe, ca.vertcat(v, k, n))
         values, slopes = ca.Function("at", [v, k, n], [safe, by])(x, 2.0, 2.5)
         values, slopes = np.asarray(values).ravel(), np.asarray(slopes)

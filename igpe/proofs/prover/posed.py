@@ -59,10 +59,16 @@ def tape(expressions: Any, symbols: TapeSymbols, index: Sequence[int]) -> OpTape
     writer = Writer()
     results = graph.evaluate(
         lambda _, i: writer.put(*leaves[i]),
-        lambda number: writer.put(ops.CONST, number=number),
+        lambda number: writer.put(ops.CONST, number=_finite(number)),
         lambda name, operands: _RULES[name](writer, *operands),
     )
     return writer.finished(results)
+
+
+def _finite(number: float) -> float:
+    if not np.isfinite(number):
+        raise UnknownOperation("a quotient by 0")
+    return number
 
 
 _RULES: Mapping[str, Callable[..., int]] = {

@@ -45,6 +45,7 @@ def test_an_exponential_that_overflows_within_the_bounds() -> None:
     [
         (lambda m, x: -m.k * pyo.Expr_if(x >= 0.5, x, 0.5), "Expr_if"),
         (lambda m, x: -m.k * abs(x), "abs"),
+        (lambda m, x: -m.k * x + x / (1 + (1 / (0 * m.k)) ** 1.5), "a quotient by 0"),
     ],
 )
 def test_what_has_no_bounds_is_named_as_users_name_it(law: Any, word: str) -> None:
