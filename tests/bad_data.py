@@ -95,6 +95,10 @@ TABLES: Cases = {
         lambda: pose(experiments=run(table(A=[1, 1, 1], Q=[1, 1, 1]))),
         "['Q'] | no time-dependent quantities | 'A', 'B', 'feed', 'C' | Rename",
     ),
+    "column of an input": (
+        lambda: pose(experiments=run(table(A=[1, 1, 1], feed=[1, 1, 1]))),
+        "['feed'] are Params of the model | Experiment(inputs=['feed'])",
+    ),
     "column of standard deviations": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], sdA=[1, 1, 1]))),
         "['sdA'] | no time-dependent quantities | pass sigma={'A': 'sdA'}",

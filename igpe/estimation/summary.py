@@ -549,8 +549,8 @@ def _actions(steps: Steps) -> tuple[str, ...]:
             f"No measured quantity depends on {n}, so igpe did not estimate {n}. Measure "
             f"{besides(structure[n].measure)}, or fix {n}."
             if structure[n].measure
-            else f"No equation contains {n}, so igpe did not estimate {n}. Check the model, or "
-            f"leave {n} out of parameters=."
+            else f"In these experiments, no equation depends on {n}, so igpe did not estimate {n}. "
+            f"Check the model and the inputs, or leave {n} out of parameters=."
             for n in lost
         ),
     )

@@ -340,7 +340,7 @@ def check_problem(problem: Any) -> None:
             f"`local` contains {others}, which are not among the parameters {problem.parameters}."
         )
     for place, (experiment, instance, model_starts) in zip(places, runs, strict=True):
-        _check_measured(experiment, instance)
+        _check_measured(problem, experiment, instance)
         _check_inputs(problem, place, experiment, instance)
         _check_starts(problem, place, experiment, model_starts.states, instance)
         require_within_bounds(place, experiment, model_starts.fixed, instance)
@@ -393,7 +393,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         )
 
 
-def _check_measured(experiment: Experiment, instance: Instance) -> None:
+def _check_measured(problem: Any, experiment: Experiment, instance: Instance) -> None:
     if unknown := [n for n in experiment.measured if instance.over_time(n) is None]:
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
@@ -401,6 +401,13 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
             "add an Expression indexed by time for the measured quantity, or leave the columns "
             "out with only=[...]." + as_deviations(unknown, experiment.measured)
+        )
+    known = {*experiment.inputs, *problem.time_varying}
+    others = [n for n in experiment.measured if n in instance.series and n not in known]
+    if params := [n for n in others if not _is_var(instance, n)]:
+        raise DataError(
+            f"The columns {params} are Params of the model, not measurements. For inputs, write "
+            f"Experiment(inputs={params}); otherwise, leave the columns out with only=[...]."
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:
@@ -414,6 +421,10 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
                 f"`units` contains '{column}', whose standard deviation is estimated in the "
                 "model's unit. Convert the measurements, and leave this column out of units=."
             )
+
+
+def _is_var(instance: Instance, name: str) -> bool:
+    return bool(next(iter(instance.series[name].values())).is_variable_type())
 
 
 def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: Instance) -> None:
@@ -463,12 +474,7 @@ def _algebraic(
 ) -> list[str]:
     """Those of the names that are algebraic variables, not inputs."""
     others = {*instance.idle, *experiment.inputs, *problem.time_varying}
-    return [
-        n
-        for n in names
-        if n not in others and n in instance.series
-        if next(iter(instance.series[n].values())).is_variable_type()
-    ]
+    return [n for n in names if n not in others and n in instance.series and _is_var(instance, n)]
 
 
 def _check_starts(
