@@ -402,8 +402,8 @@ def _check_measured(problem: Any, experiment: Experiment, instance: Instance) ->
             "add an Expression indexed by time for the measured quantity, or leave the columns "
             "out with only=[...]." + as_deviations(unknown, experiment.measured)
         )
-    known = {*experiment.inputs, *problem.time_varying}
-    others = [n for n in experiment.measured if n in instance.series and n not in known]
+    given = {*experiment.inputs, *problem.time_varying}
+    others = [n for n in experiment.measured if n in instance.series and n not in given]
     if params := [n for n in others if not _is_var(instance, n)]:
         raise DataError(
             f"The columns {params} are Params of the model, not measurements. For inputs, write "
