@@ -30,10 +30,11 @@ def main() -> None:
     )
     model = amici.import_model_module("sized", folder / "model").get_model()
     compiling = sum(os.times()[:4]) - began
-    for name, value in given["parameters"].items():
-        model.set_free_parameter_by_id(name, value)
     free = list(model.get_free_parameter_ids())
-    model.set_parameter_list([free.index(name) for name in given["parameters"]])
+    names = [n if n in free else f"amici_{n}" for n in given["parameters"]]  # if it is reserved
+    for name, value in zip(names, given["parameters"].values(), strict=True):
+        model.set_free_parameter_by_id(name, value)
+    model.set_parameter_list([free.index(name) for name in names])
     model.set_timepoints(given["times"])
     solver = model.create_solver()
     solver.set_relative_tolerance(given["rtol"])

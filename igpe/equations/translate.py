@@ -207,14 +207,31 @@ class _Resting:
     def __call__(self, operation: str, data: list[Any]) -> Any:
         may_vanish = [d.is_zero() or d.element_hash() in self.vanishing for d in data]
         if operation in POWERS and data[0].element_hash() in self.quotients:
-            top, base = self.quotients[data[0].element_hash()]  # (K/x)**n is (x/K)**(-n)
             exponent = ca.SX(ROOT) if operation == "SQRT" else data[1]
-            operation, data, may_vanish = "POW", [base / top, -exponent], [True, False]
+            return self._of_quotient(*self.quotients[data[0].element_hash()], exponent)
         if operation in QUOTIENTS and may_vanish[-1]:
             top, base = (ca.SX(1) if operation == "INV" else data[0]), data[-1]
             result = top / _moved_from_zero(base, NEAREST)
             self.quotients[result.element_hash()] = top, base
             return result
+        return self._guarded(operation, data, may_vanish)
+
+    def _of_quotient(self, top: Any, base: Any, exponent: Any) -> Any:
+        """(top / base)**exponent; as (base / top)**(-exponent) where the base is the smaller.
+
+        Of the form that does not count the quotient is 1, so that its derivative is finite.
+        """
+        if not (top.is_zero() or top.element_hash() in self.vanishing):
+            return self._guarded("POW", [base / top, -exponent], [True, False])
+        is_large = ca.fabs(top) > ca.fabs(base)
+        below = ca.if_else(is_large, base, 1.0) / ca.if_else(is_large, top, 1.0)
+        least = _moved_from_zero(ca.if_else(is_large, 1.0, base), NEAREST)
+        forms = ([below, -exponent], [ca.if_else(is_large, 1.0, top) / least, exponent])
+        result = ca.if_else(is_large, *(self._guarded("POW", f, [True, False]) for f in forms))
+        self.vanishing.add(result.element_hash())
+        return result
+
+    def _guarded(self, operation: str, data: list[Any], may_vanish: Sequence[bool]) -> Any:
         guarded = None
         if operation in POWERS:
             guarded = _power(self.noise, operation, data, may_vanish=may_vanish[0])

@@ -216,3 +216,17 @@ def test_forms_of_one_saturation_have_one_value_and_slope(x: float, is_input: bo
         values, slopes = np.asarray(values).ravel(), np.asarray(slopes)
         assert values == pytest.approx(np.full(len(forms), values[0]), rel=1e-12, abs=1e-15)
         assert slopes == pytest.approx(np.tile(slopes[0], (len(forms), 1)), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("n", [0.3, 1.0, 1.5, 2.0])
+@pytest.mark.parametrize("v", [2.0, 0.5])
+def test_a_quotient_of_two_states_rests_where_its_top_is_0(n: float, v: float) -> None:
+    """As (B / V)**n where B is fed later: the other state must not make its slope undefined."""
+    x, p = ca.SX.sym("x", 2), ca.SX.sym("p")
+    power = (x[0] / x[1]) ** p
+    safe = with_safe_powers(power, x, np.full(2, 1e-16))
+    function = ca.Function("f", [x, p], [safe, ca.jacobian(safe, x[1]), ca.jacobian(safe, p)])
+    assert [float(one) for one in function([0.0, v], n)] == [0.0, 0.0, 0.0]
+    for b in (1e-3, 0.7, 30.0):
+        exact = (b / v) ** n, -n / v * (b / v) ** n, (b / v) ** n * np.log(b / v)
+        assert [float(one) for one in function([b, v], n)] == pytest.approx(exact, rel=1e-12)
