@@ -104,3 +104,22 @@ def require_at(series: Series, time: float) -> None:
             f"The equation '{next(iter(series.values())).name}' does not exist at time {time:g}; "
             "an equation must hold at all times (only the first time may be skipped)."
         )
+
+
+LINES = ca.OP_ADD, ca.OP_SUB, ca.OP_NEG, ca.OP_MUL, ca.OP_DIV, ca.OP_TWICE
+
+
+def without_logarithm(expression: Any) -> Any:
+    """What a logarithm, with a known scale and offset, is taken of: it says the same.
+
+    It has a value at 0, where many states start; any other expression stays as it is.
+    """
+    inner = expression
+    while inner.n_dep() and not inner.is_op(ca.OP_LOG):
+        parts = [inner.dep(i) for i in range(inner.n_dep())]
+        unknown = [part for part in parts if not part.is_constant()]
+        is_line = any(map(inner.is_op, LINES)) and len(unknown) == 1
+        if not is_line or (inner.is_op(ca.OP_DIV) and parts[1] is unknown[0]):
+            return expression
+        inner = unknown[0]
+    return inner.dep(0) if inner.is_op(ca.OP_LOG) else expression

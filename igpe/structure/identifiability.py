@@ -23,7 +23,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import moved_jumps
-from igpe.equations.symbols import stack
+from igpe.equations.symbols import stack, without_logarithm
 from igpe.problem.problem import Problem
 from igpe.structure.combinations import (
     IdentifiableCombination,
@@ -35,7 +35,6 @@ from igpe.structure.posed import (
     PosedEquations,
     SeriesExpansion,
     expand,
-    without_logarithm,
 )
 from igpe.structure.sensitivity_rows import (
     ExactRows,

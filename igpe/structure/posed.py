@@ -25,7 +25,7 @@ from igpe.equations.elimination import solve_all
 from igpe.equations.incidence import incidence, matching
 from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import of_time
-from igpe.equations.symbols import stack
+from igpe.equations.symbols import stack, without_logarithm
 from igpe.equations.system import System
 from igpe.equations.timed import Held, TimeSymbols, as_products
 from igpe.problem.experiment import Experiment, Unknown
@@ -34,7 +34,6 @@ from igpe.problem.problem import Problem
 from igpe.structure.series.field import rational
 from igpe.structure.series.graph import Dynamics, InputSegment
 
-LINES = ca.OP_ADD, ca.OP_SUB, ca.OP_NEG, ca.OP_MUL, ca.OP_DIV, ca.OP_TWICE
 FEWEST_TIMES = 3  # a quantity measured less often has a value, but no slope worth fitting
 
 
@@ -353,22 +352,6 @@ def expand(
     """
     own = slopes or [{}] * len(posed)
     return tuple(_expanded(problem, *one) for one in zip(posed, own, strict=True))
-
-
-def without_logarithm(expression: Any) -> Any:
-    """What a logarithm, with a known scale and offset, is taken of: it says the same.
-
-    It has a value at 0, where many states start; any other expression stays as it is.
-    """
-    inner = expression
-    while inner.n_dep() and not inner.is_op(ca.OP_LOG):
-        parts = [inner.dep(i) for i in range(inner.n_dep())]
-        unknown = [part for part in parts if not part.is_constant()]
-        is_line = any(map(inner.is_op, LINES)) and len(unknown) == 1
-        if not is_line or (inner.is_op(ca.OP_DIV) and parts[1] is unknown[0]):
-            return expression
-        inner = unknown[0]
-    return inner.dep(0) if inner.is_op(ca.OP_LOG) else expression
 
 
 def _expanded(

@@ -7,7 +7,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.structure.posed import without_logarithm
+from igpe.equations.symbols import without_logarithm
 
 EVENT = igpe.Event(at=23.0, set={"P": lambda m, t: 0.9 * m.P[t]})
 

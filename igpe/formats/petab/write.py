@@ -18,8 +18,10 @@ from igpe.core.files import write
 from igpe.dynamics.shooting.base import constraints, refuse_spectra
 from igpe.equations.compiled import compiled
 from igpe.equations.reading.pieces import of_time
+from igpe.equations.symbols import without_logarithm
 from igpe.equations.system import System
 from igpe.formats.petab.printing import Ids, ModelEvent, SbmlModel, number_text, texts
+from igpe.formats.petab.read import LOGARITHMS
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior, Prior
@@ -31,7 +33,8 @@ AFTER = 1e-12  # of an experiment's length: an event so late is not yet seen
 DEVIATION = (1e-8, 10.0)  # bounds of an unknown standard deviation, of the largest measurement
 FIRST_GUESS = 0.05  # its nominal value
 EQUAL = "sd all"  # the name of one that all quantities share
-OPTIONAL = {"priorDistribution", "priorParameters", "noiseParameters", "noisePlaceholders"}
+NOISE = {"noiseParameters", "noisePlaceholders", "noiseDistribution"}
+OPTIONAL = {"priorDistribution", "priorParameters", *NOISE}
 
 
 @takes_problem
@@ -342,21 +345,27 @@ class _Writer:
             e = phase.experiment
             for column in dict.fromkeys(e.measurements.column) if not phase.is_rest else ():
                 name = e.measured[column]
-                formula = self._texts(phase, phase.system.measured[name])[0]
+                expression = phase.system.measured[name]
+                if base := self._base(name):
+                    inner = without_logarithm(expression)
+                    is_taken = inner.element_hash() != expression.element_hash()
+                    expression = inner if is_taken else ca.exp(base * expression)
+                formula = self._texts(phase, expression)[0]
                 kind, noise = self._noise(phase, name, formula)
                 kinds.setdefault((name, kind), []).append((place, formula, noise))
-                own[place, name] = self.ids(f"observable {name} {kind}".strip())
+                own[place, name] = self.ids(f"observable {self._plain(name)} {kind}".strip())
         rows = []
         for (name, kind), each in kinds.items():
             places, formulas, noises = zip(*each, strict=True)
-            observable = self.ids(f"observable {name} {kind}".strip())
+            observable = self.ids(f"observable {self._plain(name)} {kind}".strip())
             noise = f"noiseParameter1_{observable}" if not kind else self._counting(noises, places)
             rows.append({
                 "observableId": observable,
-                "observableName": name,
+                "observableName": self._plain(name),
                 "observableFormula": self._counting(formulas, places),
                 "noiseFormula": noise,
                 "noisePlaceholders": noise if not kind else "",
+                "noiseDistribution": "log-normal" if self._base(name) else "",
             })
         return rows, list(self._measurements(own))
 
@@ -366,13 +375,28 @@ class _Writer:
             if phase.is_rest:
                 continue
             for k, row, value, sigma in zip(m.column, m.row, m.value, m.sigma, strict=True):
+                base = self._base(m.names[k])
                 yield {
                     "observableId": own[place, m.names[k]],
                     "experimentId": self.ids(f"experiment {e.name}"),
                     "time": float(m.times[row]),
-                    "measurement": float(value),
-                    "noiseParameters": "" if self._kind(e, m.names[k]) else float(sigma),
+                    "measurement": float(np.exp(base * value) if base else value),
+                    "noiseParameters": (
+                        "" if self._kind(e, m.names[k]) else float(sigma * (base or 1.0))
+                    ),
                 }
+
+    def _base(self, name: str) -> float:
+        """Natural logarithm of the base, if PEtab compares logarithms of a quantity; else 0."""
+        return LOGARITHMS.get(self._scale(name), 0.0)
+
+    def _scale(self, name: str) -> str:
+        given: Mapping[str, str] = getattr(self.problem.model, "transformations", {})
+        return given.get(name, "lin")
+
+    def _plain(self, name: str) -> str:
+        """The name of a quantity in PEtab, of which the problem may measure the logarithm."""
+        return name.removeprefix(f"{self._scale(name)}_")
 
     @staticmethod
     def _kind(e: Experiment, name: str) -> str:
@@ -390,7 +414,8 @@ class _Writer:
             model: Any = e.error_models[name]
             return kind, _of_noise(model, formula, model.least(e.measurements.of(name)[1]))
         if kind == "estimated":
-            return kind, self._texts(phase, phase.system.measured[e.estimated_sigma[name]])[0]
+            sd = phase.system.measured[e.estimated_sigma[name]] * (self._base(name) or 1.0)
+            return kind, self._texts(phase, sd)[0]
         if not kind:
             return "", ""
         of = f"sd {name}" if e.weights_unknown else EQUAL

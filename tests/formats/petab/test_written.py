@@ -9,6 +9,7 @@ import pandas as pd
 import problems
 import pyomo.environ as pyo
 import pytest
+import small
 import stat5
 import urethane
 from typer.testing import CliRunner
@@ -87,6 +88,19 @@ def test_at_a_step_what_was_before_is_measured():
     assert _of_table(step, 0.0, 2.0) == ("piecewise(3, time <= 1, 4)", False)
     assert _of_table(step, 1.0, 2.0) == ("4", True)
     assert _of_table(line, 0.5, 2.0) == ("piecewise(1 + 2 * time, time <= 1, 3)", False)
+
+
+@pytest.mark.parametrize("scales", [("log10", "lin"), ("log", "log10")])
+def test_what_petab_compares_as_logarithms_is_written_so(scales, tmp_path):
+    """PEtab's objective is that of the measurements; that of logarithms differs by a constant."""
+    scaled = small.OBSERVABLES.assign(observableTransformation=scales)
+    given = small.measurements(times=(0.5, 1.0, 2.0, 4.0))
+    before = igpe.petab.read_petab(small.write(tmp_path, observables=scaled, measurements=given))
+    again = igpe.petab.read_petab(igpe.petab.to_petab(before, tmp_path / "written"))
+    assert set(again.experiments[0].measured) >= {"log_observable_oA_estimated"}
+    for values in ({}, {"k": 0.7, "sd": 0.2}):
+        ends = (igpe.petab.petab_objective(one, values) for one in (before, again))
+        assert next(ends) == pytest.approx(next(ends), rel=SAME)
 
 
 def test_no_two_names_become_one():
