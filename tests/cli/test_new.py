@@ -192,6 +192,19 @@ def test_an_unmeasured_reactant_is_estimated(folder):
     assert "X(t0)" in run("check", "model.py").stdout
 
 
+@pytest.mark.parametrize("kind", ["numbered", "long"])
+def test_a_file_from_merged_columns_or_a_long_table_runs(folder, kind):
+    """Headers in the file are those of quantities, which no column has."""
+    data = table()
+    if kind == "numbered":
+        data = data.assign(A_1=1.01 * data["A"], A_2=0.99 * data["A"]).drop(columns="A")
+    else:
+        data = data.melt("time", var_name="analyte", value_name="conc")
+    data.to_csv("my.csv", index=False)
+    made("--data", "my.csv", *CHAIN)
+    estimated()
+
+
 def test_replicates_and_excel(folder):
     pd.concat([table(), table()]).sort_values("time").to_excel("my.xlsx", index=False)
     made("--data", "my.xlsx", *CHAIN)

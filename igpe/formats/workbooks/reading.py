@@ -61,7 +61,8 @@ def read_workbook(
              "input" (set, not measured), "ignore", "replicates", "component", "sd of A",
              "conversion of A", "yield of B from A" or "area"; a column of times may also be
              "clock", "elapsed", "hh:mm" or "mm:ss"
-    names    a dict {header: name in the model}
+    names    a dict {header: name in the model}; of replicates in columns A_1 and A_2, the header is
+             A; of a long table, the headers are the names of the quantities
     units    a dict {header or name of a condition: unit}, for units that the file does not contain
     marked   strings that mark missing values, in addition to "", "-", "NA" and "n.a."
     decimal  decimal separator of numbers that are stored as text: "," or "."
@@ -101,8 +102,10 @@ def _read(
         headers |= {h for b in blocks for h in b.headers}
     known = headers | {n for r in raw for n in r.conditions}
     said = {"roles": options.roles, "names": options.names, "units": options.units}
+    # Columns of replicates are one quantity, and a long table's column of names is several.
+    known_of = {"names": known | {h for r in raw for h in r.values["header"]}}
     for role, header in ((role, h) for role, entries in said.items() for h in entries):
-        if header not in known:
+        if header not in known_of.get(role, known):
             raise DataError(
                 f"{role}={{...}} refers to the column '{header}', but the columns are "
                 f"{sorted(headers)}.{closest(header, headers)}"
