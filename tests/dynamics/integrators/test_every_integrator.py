@@ -189,7 +189,7 @@ def test_until_is_the_same_for_earlier_times_and_generates_nothing(name, method,
     short = simulation(problem, case.times[:8], method=method())
     q = problem.box.vector(case.near)
     before, wanted = whole.run(q), short.run(q)
-    for place in ("piecewise.augmented", "runge_kutta.built", "consistent.Consistent.__init__"):
+    for place in ("piecewise.augmented", "runge_kutta.built", "augmented.Consistent.__init__"):
         monkeypatch.delattr(f"igpe.dynamics.integrators.{place}")
     came = whole.until(last).run(q)
     assert came.reached == case.times[7]
