@@ -21,6 +21,7 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.nl import NlFile, Scaled, Sizes, columns_of, load, read_scaled, write_nl
 
+REFUSED = "CasADi cannot read the model, so IPOPT cannot solve it: {}"
 KNOWN = "This optimum is already known."
 ASTRAY = "The search diverged, and another start has already reached an optimum."
 PULL = 1e8  # largest multiplier of a solve that is not astray, where all is scaled to magnitude 1
@@ -240,7 +241,10 @@ class Ipopt:
                 return _Refused(Answer(written.status, message=written.refusal))
             if not written.variables:
                 return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
-            scaled = read_scaled(path, written, sizes)
+            try:
+                scaled = read_scaled(path, written, sizes)
+            except RuntimeError as error:  # CasADi's reader, of conditions (Expr_if)
+                return _Refused(Answer(Status.FAILED, message=REFUSED.format(error)))
         of_scaled = {} if sizes is None else SCALED
         return _Embedded(
             CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective

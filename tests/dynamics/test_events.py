@@ -491,3 +491,36 @@ def test_constraints_beside_events_are_refused_at_once():
         igpe.estimate(problem)
     assert "hold at the start alone: begin. Remove them" in str(raised.value)
     assert igpe.check(problem, identifiability=False).warnings == (str(raised.value),)
+
+
+def tank(times):
+    """Outflow by Torricelli's law, and over a weir; it runs empty after the feed ends."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.F, m.h = pyo.Param(m.t, mutable=True, default=0.0), pyo.Var(m.t)
+    m.dh, m.c, m.w = dae.DerivativeVar(m.h), pyo.Var(bounds=(0.01, 2)), pyo.Var(bounds=(0, 20))
+
+    @m.Constraint(m.t)
+    def law(m, t):
+        over = pyo.Expr_if(m.h[t] > 1, m.w * (m.h[t] - 1), 0)
+        return m.dh[t] == m.F[t] - m.c * pyo.sqrt(m.h[t]) - over
+
+    return m
+
+
+def test_a_tank_that_runs_empty_beside_a_switch_is_estimated():
+    """Collocation cannot read the switch: its failure is no end."""
+    times, truth = np.linspace(0.5, 25, 50), {"c": 0.3, "w": 3.0}
+    feed = igpe.step_input([0, 10], [0.6, 0])
+
+    def problem(h):
+        table = pd.DataFrame({"time": times, "h": h})
+        given = {"start": {"h": 0.1}, "start_time": 0, "sigma": 0.01, "inputs": {"F": feed}}
+        run = igpe.Experiment(table, **given)
+        return igpe.Problem(tank, parameters=["c", "w"], experiments=run)
+
+    h = igpe.simulate(problem(0.0), truth, times)["h"].to_numpy()
+    noise = 0.01 * np.random.default_rng(1).standard_normal(50)
+    result = igpe.estimate(problem(h + noise), certify=False)
+    for one in result.estimates:
+        assert one.lower < truth[one.name] < one.upper

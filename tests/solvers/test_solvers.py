@@ -306,3 +306,12 @@ def test_ipopt_prints_nothing_and_leaves_no_files(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_condition_that_casadi_cannot_read_is_a_failure_of_the_solver():
+    m = pyo.ConcreteModel()
+    m.x = pyo.Var(initialize=0.5, bounds=(0, 2))
+    m.cost = pyo.Objective(expr=pyo.Expr_if(m.x >= 1, m.x, 2 - m.x))
+    answer = Ipopt().solve(m)
+    assert answer.status is Status.FAILED
+    assert "CasADi cannot read the model" in answer.message
