@@ -26,6 +26,7 @@ def decay(times, values, prior):
 @pytest.mark.parametrize("law", LAWS)
 def test_slopes_are_those_of_the_density(law, scale):
     prior = igpe.losses.Prior(law, NUMBERS[LAWS[law].size], scale)
+    assert igpe.losses.Prior(law, list(NUMBERS[LAWS[law].size]), scale) == prior
     x, step = {"lin": 1.1, "log": 3.0, "log10": 9.0}[scale], 1e-6
     before, after = (prior.log_density(x + d) for d in (-step, step))
     bend = prior.bend(x)

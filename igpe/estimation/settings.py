@@ -6,7 +6,7 @@ from typing import Any
 
 from igpe.algebraic.base import ResidualWeights, StateErrors
 from igpe.algebraic.step import RouteSelection
-from igpe.core.errors import SolverMissing
+from igpe.core.errors import ProblemError, SolverMissing
 from igpe.core.names import Suggesting
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
@@ -47,6 +47,14 @@ class Settings(Suggesting):
     correction: Estimator = Collocation()
     integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
     confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if isinstance(kind := getattr(self, field.name), type):
+                raise ProblemError(
+                    f"Settings({field.name}=...) got the class {kind.__name__}; expected an object "
+                    f"of it: {field.name}={kind.__name__}()."
+                )
 
     @property
     def seed(self) -> int:

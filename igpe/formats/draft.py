@@ -6,6 +6,7 @@ reactions are given. The reactor has the table's units where the table gives all
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,10 @@ from igpe.formats.workbooks.workbook import Quantity, Workbook, WorkbookRun
 from igpe.problem.experiment import start_time_of
 from igpe.problem.units import conversion
 
+IS_DOSE = re.compile(r"(?i)(amt|dose|dosis|dosage)\b")
+DOSES = (
+    "doses? Give each as an event of its experiment: events=[igpe.Event(at=..., add={'A': ...})]"
+)
 MOST_ENERGY = 250e3  # J/mol, of an activation energy
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
@@ -254,14 +259,17 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
     new = {headers[h]: one for h, one in chosen.items()}
     others = [q.name for q in book.measured if q.header not in chosen]
     runs = tuple(run.with_names(new, leave=others) for run in book.runs)
-    why = "not a species of the reactions"
+
+    def why(header: str, kind: str) -> str:
+        return kind or (DOSES if IS_DOSE.match(header) else "not a species of the reactions")
+
     return replace(
         book,
         runs=runs,
         measured=tuple(replace(q, name=new[q.name]) for q in book.measured if q.name in new),
         left_out={
             **book.left_out,
-            **{q.header: q.kind or why for q in book.measured if q.name not in new},
+            **{q.header: why(q.header, q.kind) for q in book.measured if q.name not in new},
         },
     )
 

@@ -284,13 +284,16 @@ class Prior(Checked):
 
     law: Annotated[str, Rule(lambda v: v in LAWS, f"one of {', '.join(LAWS)}")]
     parameters: Annotated[
-        tuple[float, ...], Rule(lambda v: isinstance(v, tuple) and is_finite(*v), "numbers")
+        tuple[float, ...],
+        Rule(lambda v: isinstance(v, tuple) and is_finite(*v), "numbers, such as (0.0, 1.0)"),
     ]
     scale: Annotated[str, Rule(lambda v: v in SCALES, f"one of {', '.join(SCALES)}")] = "lin"
     lower: float = -np.inf
     upper: float = np.inf
 
     def __post_init__(self) -> None:
+        if isinstance(self.parameters, list):
+            object.__setattr__(self, "parameters", tuple(self.parameters))
         super().__post_init__()
         sound = len(self.parameters) == LAWS[self.law].size
         if not sound or not np.isfinite(self._distribution.logpdf(self._distribution.median())):

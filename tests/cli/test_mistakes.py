@@ -59,6 +59,12 @@ def test_a_folder_and_an_sbml_model_are_not_model_files(tmp_path, monkeypatch):
     refused(run("estimate", "growth/model.xml"), "is an SBML model", "give its YAML file")
 
 
+def test_a_class_in_place_of_a_method_is_refused():
+    sentence = r"correction=.* got the class SingleShooting; .* correction=SingleShooting\(\)"
+    with pytest.raises(igpe.errors.ProblemError, match=sentence):
+        igpe.Settings(correction=igpe.SingleShooting)
+
+
 def test_only_solvers_that_were_chosen_are_required():
     igpe.Settings().require_solvers()
     missing = igpe.algebraic.GlobalSolver(solver=igpe.solvers.AmplProgram("no-such-solver"))

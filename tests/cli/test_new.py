@@ -205,6 +205,16 @@ def test_a_file_from_merged_columns_or_a_long_table_runs(folder, kind):
     estimated()
 
 
+def test_doses_of_a_table_are_named_and_a_point_is_no_value(folder):
+    """As NONMEM's tables have them."""
+    table(names=("TIME", "A", "B")).astype(str).assign(AMT=0.0).to_csv("my.csv", index=False)
+    with open("my.csv", "a", encoding="utf-8") as file:
+        file.write("95,.,.,100.0\n")
+    said = " ".join(made("--data", "my.csv", *CHAIN).split())
+    assert "16 measurements of A, B" in said
+    assert "Not used: 'AMT' (doses? Give each as an event of its experiment: events=[igpe." in said
+
+
 def test_replicates_and_excel(folder):
     pd.concat([table(), table()]).sort_values("time").to_excel("my.xlsx", index=False)
     made("--data", "my.xlsx", *CHAIN)

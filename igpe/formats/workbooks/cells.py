@@ -28,7 +28,7 @@ from igpe.problem.tables import decoded, last_row, open_file, read_parquet, requ
 MOST_CELLS = 1_000_000  # of a text file; Excel's files have a lower limit of their own
 MOST_SHEETS = 200
 SEPARATORS = ("\t", ";", ",")
-MISSING = word_set("- -- \N{EN DASH} \N{EM DASH} na n/a n.a. nan null none #n/a #div/0! ?")
+MISSING = word_set(". - -- \N{EN DASH} \N{EM DASH} na n/a n.a. nan null none #n/a #div/0! ?")
 UNDETECTED = word_set("n.d. nd n.d <lod <loq bdl bql lod loq n.n.")  # without their spaces
 _NUMBER = r"[-+\u2212]?(?:\d+(?:[.,]\d*)*|[.,]\d+)(?:[eE][-+\u2212]?\d+)?"
 NUMBER = re.compile(_NUMBER)

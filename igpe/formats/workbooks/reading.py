@@ -64,7 +64,7 @@ def read_workbook(
     names    a dict {header: name in the model}; of replicates in columns A_1 and A_2, the header is
              A; of a long table, the headers are the names of the quantities
     units    a dict {header or name of a condition: unit}, for units that the file does not contain
-    marked   strings that mark missing values, in addition to "", "-", "NA" and "n.a."
+    marked   strings that mark missing values, in addition to "", "-", ".", "NA" and "n.a."
     decimal  decimal separator of numbers that are stored as text: "," or "."
     dates    order of day and month in dates: "day first" or "month first"
     together  whether tables with different quantities belong to one experiment
