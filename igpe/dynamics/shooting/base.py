@@ -182,6 +182,10 @@ def objective_at(problem: Problem, at: Linearised) -> float:
     return float(np.abs(plain.residual).sum() + at.residual[m:] @ at.residual[m:])
 
 
+VARYING = "Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation."
+CONSTANT = "Write one constant unknown for each period, as in pyo.Expr_if(t < 30, m.early, m.late)."
+
+
 def require_plain(
     problem: Problem,
     method: str,
@@ -203,11 +207,14 @@ def require_plain(
         refuse_spectra(problem, method)
     kept, loss = constraints(problem), type(problem.loss).__name__
     is_plain_loss = problem.loss.is_squares
+    is_analysis = method != "igpe.estimate" and method.startswith(("igpe.", "The "))
+    by_others = "" if is_analysis else "Use igpe.MultipleShooting or igpe.Collocation, or d"
+    collocated = " Or write method=igpe.Collocation()." * (method == "igpe.profile")
     refusals = (
         (
             varying_too and problem.time_varying,
-            f"{method} estimates constant unknowns, but {sorted(problem.time_varying)} vary with "
-            "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation.",
+            f"{method} supports only constant unknowns, but {sorted(problem.time_varying)} vary "
+            f"with time. {CONSTANT if is_analysis else VARYING}",
         ),
         (
             problem.sigma_estimated and not is_plain_loss,
@@ -233,8 +240,8 @@ def require_plain(
         ),
         (
             constraints_too and kept,
-            f"{method} cannot enforce the constraints {kept}; use igpe.MultipleShooting or "
-            "igpe.Collocation, or deactivate them in the model.",
+            f"{method} cannot enforce the constraints {kept}. "
+            f"{by_others or 'D'}eactivate them in the model.{collocated}",
         ),
     )
     for is_refused, message in refusals:
