@@ -74,10 +74,13 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
         raise DataError(f"`only` is {shown(only)}; expected a list of columns: only=['A', 'B'].")
 
 
-def start_time_of(times: FloatArray, given: float | None) -> float:
-    """Return the start time of an experiment: as given, or the default if it is unambiguous."""
+def start_time_of(times: FloatArray, given: float | None, *, at_rest: bool = False) -> float:
+    """Return the start time of an experiment: as given, or the default if it is unambiguous.
+
+    at_rest  whether it begins at a steady state, which lasts: any earlier time is one
+    """
     first, last = float(times[0]), float(times[-1])
-    begin = given
+    begin = first - 1.0 if given is None and at_rest and first == last else given
     if begin is None:
         if last - first < first > 0:
             raise DataError(
@@ -167,7 +170,8 @@ class Experiment(Suggesting):
                 {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
-                is larger than the time span of the measurements
+                is larger than the time span of the measurements. With steady=True, all
+                measurements may be at one time
     inputs      a list of inputs that are columns of `data`: ["T"]; or a dict {input: values}. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
@@ -263,7 +267,7 @@ class Experiment(Suggesting):
         is_given = not is_unknown(sigma) or not chosen  # spectra have theirs
         self.sigma_known = is_given and not self.estimated_sigma
         self.weights_unknown, self.has_relative_sigma = sigma is None and bool(chosen), False
-        self.start_time = start_time_of(times, start_time)
+        self.start_time = start_time_of(times, start_time, at_rest=steady is True and not events)
         self.events = read_events(events, self.start_time)
         self.steady = read_steady(steady)
         self._conditions |= {"events": self.events, "steady": steady}

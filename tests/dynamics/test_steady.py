@@ -339,3 +339,28 @@ def test_equations_of_time_never_rest():
 def test_multiple_shooting_refuses():
     with pytest.raises(Unsupported, match="does not support steady-state starts"):
         igpe.MultipleShooting().estimate(posed(), TRUTH)
+
+
+@pytest.mark.parametrize("time", [0.0, 5.0])
+def test_steady_states_are_measured_at_one_time(time):
+    """A stirred tank in which A is fed at 2 and decays: A = 2 D / (D + k), a row for each D."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t, m.k = dae.ContinuousSet(initialize=times), pyo.Var(bounds=(0.01, 9))
+        m.A, m.D = pyo.Var(m.t), pyo.Param(m.t, mutable=True, default=1.0)
+        m.dA = dae.DerivativeVar(m.A)
+        law = lambda m, t: m.dA[t] == m.D[t] * (2 - m.A[t]) - m.k * m.A[t]  # noqa: E731
+        m.law = pyo.Constraint(m.t, rule=law)
+        return m
+
+    given = {"start": {"A": 1.0}, "steady": True, "sigma": 0.01}
+    runs = [
+        igpe.Experiment(
+            pd.DataFrame({"time": [time], "A": 2 * d / (d + 0.7), "D": d}),
+            name=f"D = {d}", inputs=["D"], **given,
+        )
+        for d in (0.2, 1.0, 4.0)
+    ]  # fmt: skip
+    problem = igpe.Problem(build, parameters=["k"], experiments=runs)
+    assert igpe.estimate(problem, certify=False).parameters["k"] == pytest.approx(0.7, rel=1e-5)
