@@ -21,7 +21,7 @@ from igpe.formats.kinetics.laws import Equation, Reaction, numbered, read_equati
 from igpe.formats.kinetics.reactor import Batch, Units
 from igpe.formats.workbooks.reading import read_workbook
 from igpe.formats.workbooks.words import TEMPERATURE, dimension, identifier, meant, split_header
-from igpe.formats.workbooks.workbook import Quantity, Workbook, WorkbookRun
+from igpe.formats.workbooks.workbook import Quantity, Workbook, WorkbookRun, share_of
 from igpe.problem.experiment import start_time_of
 from igpe.problem.units import conversion
 
@@ -224,6 +224,9 @@ def draft(
     return Draft(_text(book, fields, starts, path), book, starts, sentence)
 
 
+SHARED = DraftStart("1.0", "assumed: give the true one, by which igpe computes concentrations")
+
+
 def _species_set(
     book: Workbook, species: Sequence[str], names: Mapping[str, str]
 ) -> dict[str, str]:
@@ -250,14 +253,20 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
             )
         if one in species:
             chosen[header] = one
-    if not chosen:
+    shares = {
+        q.header: q.name
+        for q in book.measured
+        if (of := share_of(q, species)) and not {*of} & {*chosen.values()}
+    }
+    if not chosen and not shares:
         raise DataError(
             f"No column has the name of a species: the columns are {list(headers)}, and "
             f"the species are {list(species)}. Give a column the name of its species: --column "
-            f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'."
+            f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'. Or say what it is a share of: --role "
+            f"'{[*headers, 'X'][0]}=conversion of {species[0]}'."
         )
-    new = {headers[h]: one for h, one in chosen.items()}
-    others = [q.name for q in book.measured if q.header not in chosen]
+    new = {headers[h]: one for h, one in chosen.items()} | {n: n for n in shares.values()}
+    others = [q.name for q in book.measured if q.name not in new]
     runs = tuple(run.with_names(new, leave=others) for run in book.runs)
 
     def why(header: str, kind: str) -> str:
@@ -482,7 +491,7 @@ def reactor_units(time: Quantity, measured: Sequence[Quantity]) -> Units | None:
     concentrations = all(dimension(c.unit) == CONCENTRATION for c in measured)
     if not (is_name(time.unit, TIME) and concentrations):
         return None
-    amount, _, volume = measured[0].unit.partition("/")
+    amount, _, volume = measured[0].unit.partition("/") if measured else ("", "", "")
     known = is_name(amount, AMOUNT) and is_name(volume, VOLUME)
     return Units(*((amount, volume) if known else ("mol", "L")), time.unit)
 
@@ -492,10 +501,12 @@ def _by_reactions(
 ) -> tuple[dict[str, Any], Starts]:
     """Fields of the file of a batch reactor, and start values."""
     equations = [read_equation(r) for r in reactions]
-    units = reactor_units(sheet.time, sheet.measured)
+    own = [c for c in sheet.measured if not c.kind]
+    units = reactor_units(sheet.time, own)
     unit = f"{units.amount}/{units.volume}" if units else ""
-    factors = {c.name: conversion(c.name, c.unit, unit)[0] if unit else 1.0 for c in sheet.measured}
-    most = max(largest(sheet.runs, name) * factor for name, factor in factors.items())
+    factors = {c.name: conversion(c.name, c.unit, unit)[0] if unit else 1.0 for c in own}
+    sizes = (largest(sheet.runs, name) * factor for name, factor in factors.items())
+    most = max(sizes, default=1.0)
     bounds = []
     for reaction in numbered(reactions):
         sides = reaction.equation.left, reaction.equation.right
@@ -525,7 +536,9 @@ def _by_reactions(
         "parameters": "REACTOR.parameters",
     }
     starts = {run.name: _starts(run, equations, factors, begin, unit) for run in sheet.runs}
-    return fields, starts
+    species = [s for e in equations for s in e.species]
+    sources = {of[-1]: SHARED for c in sheet.measured if (of := share_of(c, species))}
+    return fields, {run: each | sources for run, each in starts.items()}
 
 
 def _reaction(reaction: Reaction, thermal: bool) -> str:
@@ -578,7 +591,7 @@ def _starts(
     made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
     zero = DraftStart("0.0", "assumed: not measured, but formed by a reaction")
     known = {s: f for s, f in factors.items() if s in run.table.columns}
-    most = max(largest([run], s) * factor for s, factor in known.items())
+    most = max((largest([run], s) * factor for s, factor in known.items()), default=1.0)
     return {
         s: measured_start(run, s, begin, known[s], 0.0)
         if s in known

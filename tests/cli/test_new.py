@@ -205,6 +205,23 @@ def test_a_file_from_merged_columns_or_a_long_table_runs(folder, kind):
     estimated()
 
 
+def test_a_conversion_stands_for_its_species(folder):
+    a, b = chain()
+    data = pd.DataFrame({"time": TIMES, "X [%]": 100 * (1 - a)})
+    data.to_csv("my.csv", index=False)
+    role = ["--role", "X [%]=conversion of A"]
+    refused(run("new", "model.py", "--data", "my.csv", *CHAIN), *role[:1], "conversion of A")
+    said = " ".join(made("--data", "my.csv", "--reaction", "A -> B", *role).split())
+    assert "8 measurements of X in 1 experiment" in said
+    assert "A starts at 1.0: assumed: give the true one" in said
+    estimated(["k1"], RATES[:1])
+    data.assign(B=b).to_csv("my.csv", index=False)
+    said = made("--force", "--data", "my.csv", *CHAIN, *role)
+    assert "16 measurements of X, B" in said
+    assert "Not used" not in said
+    estimated()
+
+
 def test_doses_of_a_table_are_named_and_a_point_is_no_value(folder):
     """As NONMEM's tables have them."""
     table(names=("TIME", "A", "B")).astype(str).assign(AMT=0.0).to_csv("my.csv", index=False)

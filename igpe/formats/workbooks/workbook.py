@@ -148,6 +148,13 @@ def _subject_of(quantity: Quantity) -> str | None:
     return of if kind in ("conversion", "yield") else None
 
 
+def share_of(q: Quantity, species: Sequence[str]) -> tuple[str, ...]:
+    """The species of a conversion, or the product and the reactant of a yield; () of another."""
+    product, _, reactant = (_subject_of(q) or "").partition(" from ")
+    texts = [_coefficient(text)[1] for text in (product, reactant) if text]
+    return tuple(name for text in texts if (name := words.meant(text, species)))
+
+
 def concentration(
     q: Quantity, run: WorkbookRun, start: Mapping[str, Any], known: _ModelNames
 ) -> tuple[str, float, float] | None:
