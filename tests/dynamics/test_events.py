@@ -524,3 +524,14 @@ def test_a_tank_that_runs_empty_beside_a_switch_is_estimated():
     result = igpe.estimate(problem(h + noise), certify=False)
     for one in result.estimates:
         assert one.lower < truth[one.name] < one.upper
+
+
+def test_stretches_between_switches_count_as_work():
+    """They take longer than the steps in them, most where states are watched."""
+    doses = tuple(Event(at=0.5 + k, add={"A": 0.1}) for k in range(6))
+    x = np.array(list(TRUTH.values()))
+    given = [posed(events=some) for some in ((), doses, EVENTS)]
+    none, known, watched = (Residuals(p, Automatic()).trajectories(x)[0] for p in given)
+    assert 0 < none.stretches < known.stretches
+    assert known.stretches > 6
+    assert watched.stretches > 4 * 3

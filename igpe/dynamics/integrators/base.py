@@ -44,6 +44,7 @@ class Trajectory:
     reason               a sentence: why the integration stopped, and when; empty if it did not
     steps                how many were taken; one of CVODES counts as the explicit ones of its cost
     plain                how many of these moved the states alone, without sensitivities
+    stretches            how many the integration was made of, from switch to switch, by their cost
     """
 
     times: FloatArray
@@ -57,6 +58,7 @@ class Trajectory:
     reason: str = ""
     steps: int = 0
     plain: int = 0
+    stretches: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Shots:
     steps        (K, 2) explicit and implicit steps that were taken, if they are counted; those of
                  CVODES by their cost
     plain        how many of these moved the states alone, before a start at steady state
+    stretches    how many all intervals were made of, from switch to switch, by their cost
     """
 
     ends: FloatArray
@@ -86,6 +89,7 @@ class Shots:
     reason: tuple[str, ...]
     steps: IntArray | None = None
     plain: int = 0
+    stretches: int = 0
 
     @property
     def by_start(self) -> FloatArray:
@@ -197,6 +201,7 @@ class Intervals(ABC):
             shots.reason[0],
             0 if shots.steps is None else int(shots.steps.sum()),
             shots.plain,
+            shots.stretches,
         )
 
     def until(self, last: float) -> "Intervals":

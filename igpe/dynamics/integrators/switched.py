@@ -58,6 +58,7 @@ from igpe.problem.inputs import just_after
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
 MOST, MOST_BEFORE = 1_000, 200  # switches in one interval, and on the way to rest
+DEARER = 4  # times the cost of a stretch: one that is watched for switches by states
 SETTLING = 20  # modes that may change one another at one time
 AHEAD = 10.0 ** np.arange(-6, 0)  # of the horizon: where a gap of 0 that rests is looked at
 
@@ -125,7 +126,7 @@ class SwitchedIntervals(Intervals):
         """
         self.check_shapes(starts, q)
         shots = self.nothing(by.shape[1], "")
-        status, reasons = [Status.CONVERGED] * len(starts), [""] * len(starts)
+        status, why, stretches = [Status.CONVERGED] * len(starts), [""] * len(starts), 0
         for k, start in enumerate(starts):
             course = _Course(self, k, np.asarray(q, dtype=float), shots, by)
             try:
@@ -133,8 +134,9 @@ class SwitchedIntervals(Intervals):
                     raise BrokenError(NO_START)
                 course.run(np.asarray(start, dtype=float), None if k else rest)
             except BrokenError as error:
-                status[k], reasons[k] = Status.INTEGRATION_BROKE, str(error)
-        return replace(shots, status=tuple(status), reason=tuple(reasons))
+                status[k], why[k] = Status.INTEGRATION_BROKE, str(error)
+            stretches += course.stretches
+        return replace(shots, status=tuple(status), reason=tuple(why), stretches=stretches)
 
     def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
         """See `Intervals`; gaps come first, then jumps."""
@@ -220,25 +222,24 @@ class _Course:
         self.k, self.by, self.n_d = k, by, by.shape[1]
         self.derivatives = self.n_d > 0
         assert of.ivp.switching is not None, "called only for problems with switches"
-        self.given = of.ivp.switching
+        self.given, self.n_x = of.ivp.switching, len(of.ivp.states)
         self.t, self.end = (float(v) for v in of.cut.nodes[k : k + 2])
         self.rows = np.arange(*of.cut.rows[k : k + 2])
-        self.n_x = len(of.ivp.states)
-        self.pending: list[Due] = []
+        self.pending, self.stretches = list[Due](), 0
         self.x, self.size = np.zeros(0), np.zeros(self.given.gaps.numel())
-        self.true = np.zeros(len(self.size), dtype=bool)
-        self.off = np.zeros(len(self.size))
+        self.true, self.off = np.zeros(len(self.size), dtype=bool), np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
 
     def run(self, start: FloatArray, rest: Rest | None) -> None:
-        """Integrate to the end; raises BrokenError.
+        """Integrate to the end; `rest` is what rested before, if that tells past events.
 
-        rest  what rested before, if that tells which events have already happened
+        raises BrokenError
         """
         self.begin(start, rest)
         for _ in range(MOST):
             due = self._next()
             crossing = self._first(self._watch(due)) if self._is_watched(due) else None
+            self.stretches += DEARER if self.local.watched else 1
             if crossing is not None:
                 self._cross(crossing)
                 continue
@@ -252,8 +253,7 @@ class _Course:
             self._act(due)
         raise BrokenError(
             f"More than {MOST} events occurred before {at(self.t).removeprefix('at ')}: events "
-            "become more and more frequent, or the model switches back and forth. Add hysteresis "
-            "or a delay."
+            "become more and more frequent, or the model switches to and fro. Add hysteresis."
         )
 
     def stages(self, lengths: FloatArray) -> Generator[Stage, None, bool]:

@@ -58,6 +58,7 @@ from igpe.problem.noise.censored import below
 from igpe.problem.problem import Problem
 
 OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration
+SWITCHED = 20_000  # the same, in a stretch between two switches
 MORE_STEPS, LEAST_STEPS = 30, 10_000  # times as many as at a good point, and at least so many
 
 
@@ -373,7 +374,8 @@ class Residuals:
         steps = max(trajectory.steps - plain, len(trajectory.times))
         if derivatives:
             columns += len(run.index)
-        self.work += OVERHEAD + (steps * columns + plain) * len(run.ivp.states)
+        self.work += OVERHEAD + SWITCHED * trajectory.stretches
+        self.work += (steps * columns + plain) * len(run.ivp.states)
         return trajectory
 
     def limit_steps(self, x: FloatArray) -> bool:
