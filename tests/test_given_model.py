@@ -120,6 +120,27 @@ def test_blocks_and_points_in_space():
     assert outlet == pytest.approx((1 + 0.05) ** -10, rel=0.01)
 
 
+@pytest.mark.parametrize("mutable", [False, True])
+@pytest.mark.parametrize("slope", [0, 1])
+def test_the_rule_of_a_param_gives_its_values_at_further_times(mutable, slope):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(bounds=(0, 2))
+    m.c, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+    m.dc = dae.DerivativeVar(m.c)
+    m.f = pyo.Param(m.t, initialize=lambda m, t: 2 + slope * t, mutable=mutable)
+    m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dc[t] == -m.k * m.f[t] * m.c[t])
+    times = np.linspace(0.2, 2.0, 10)
+    data = pd.DataFrame({"time": times, "c": np.exp(-1.4 * times)})
+    run = igpe.Experiment(data, start={"c": 1.0}, start_time=0.0)
+    posed = igpe.Problem(m, parameters=["k"], experiments=run)
+    if slope:
+        with pytest.raises(ModelError, match=r"numbers that depend on time, for example .* 'f'"):
+            igpe.check(posed)
+        return
+    result = igpe.estimate(posed, certify=False)
+    assert result.parameters["k"] == pytest.approx(0.7, rel=1e-6)
+
+
 def test_tables_in_rules_are_refused_where_times_are_added():
     held = {0: 1.0, 10: 2.0}
     m = decaying(lambda m, t: m.dc[t] == -m.k * held[t] * m.c[t])

@@ -81,6 +81,7 @@ class ModelCopies:
             ]
             for s in grown:
                 s.set_changed(True)
+            _extend_params(model)
             expand_components(model)
             for data in (data for c in off for data in c.values()):
                 data.deactivate()
@@ -103,6 +104,20 @@ def _extend(time: Any, times: Sequence[float]) -> None:
         )
     own = set(map(float, time))
     time.update(t for t in times if t not in own)
+
+
+def _extend_params(model: Any) -> None:
+    """Let the rules of Params give their values at further points, as Pyomo itself does not.
+
+    A Param of a table has none there, which is refused where an equation needs it.
+    """
+    for param in model.component_objects(pyo.Param):
+        rule: Any = getattr(param, "_rule", None)
+        if param.is_indexed() and rule is not None and not rule.contains_indices():
+            known = set(param.sparse_keys())
+            for index in (i for i in param.index_set() if i not in known):
+                values: Any = param if param.mutable else param._data  # else Pyomo refuses it
+                values[index] = rule(param.parent_block(), index)
 
 
 def _require_rules(model: Any) -> None:
