@@ -19,6 +19,11 @@ from igpe.problem.problem import Problem
 
 AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 LONGEST = 60  # characters of an operation that a sentence shows
+NOWHERE = (
+    "The slope of '{}' divides by 0 whatever the values are. The algebraic equations do not "
+    "determine all their variables, or an equation divides by an input that is 0. With a grid in "
+    "space, two equations may contain the same difference: choose another scheme (space=...)."
+)
 MOST_NAMES = 4  # variables whose values a sentence gives
 
 
@@ -31,6 +36,7 @@ class Undefined(NamedTuple):
     values     of its variables, as text; of all states if it is not known
     of_time    whether the time is among its variables
     is_fixed   whether it has no value at the start whatever the unknowns are
+    is_nowhere  whether it divides by 0 whatever the values are
     """
 
     state: str
@@ -39,6 +45,7 @@ class Undefined(NamedTuple):
     values: str
     of_time: bool
     is_fixed: bool
+    is_nowhere: bool
 
 
 def undefined_ahead(
@@ -75,13 +82,18 @@ def undefined_at_start(ivp: InitialValueProblem, q: FloatArray) -> str:
 def require_slopes_at_start(problem: Problem) -> None:
     """Raise ProblemError where a slope has no value at the start, whatever the unknowns are.
 
+    ModelError where it has none at all.
     Where it is infinite, or where the time or a quotient is the cause, collocation may do without.
     """
     for k, experiment in enumerate(problem.experiments):
         ivp = compiled(problem).initial_value_problem(k, switching=True)
         box = problem.box.select(ivp.unknowns)
         found = _found_at_start(ivp, box.middle)
-        if found is not None and found.is_fixed and not found.of_time:
+        if found is None:
+            continue
+        if found.is_nowhere:
+            raise ModelError(NOWHERE.format(found.state))
+        if found.is_fixed and not found.of_time:
             run = f"Experiment '{experiment.name}':" * (len(problem.experiments) > 1)
             raise ProblemError(f"{run}{_sentence(ivp, found)}".strip())
 
@@ -116,7 +128,8 @@ def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
     """
     columns = [ivp.t, ivp.x, ivp.u, ivp.q]
     symbols, values = ca.vertcat(*columns), np.concatenate([np.ravel(v) for v in at])
-    operation = _operation(ivp.written[k], symbols, values)
+    cause = _operation(ivp.written[k], symbols, values)
+    operation = cause if cause is not None and cause.n_dep() else None
     shown = ca.symvar(operation) if operation is not None else ca.vertsplit(ivp.x)
     numbers = ca.Function("numbers", [symbols], [ca.vertcat(*shown)])
     named = zip(map(str, shown), np.asarray(numbers(values)).ravel(), strict=True)
@@ -129,6 +142,7 @@ def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
         of_time=operation is not None and bool(ca.depends_on(operation, ivp.t)),
         is_fixed=operation is not None
         and _is_fixed(ivp, operation, ca.Function("operation", [symbols], [operation])(values)),
+        is_nowhere=cause is not None and cause.is_constant(),
     )
 
 
@@ -163,4 +177,4 @@ def _operation(expression: Any, symbols: Any, values: FloatArray) -> Any | None:
         return None
     while lost := [i for i in graph.nodes[here].arguments if not is_finite[i]]:
         here = lost[0]
-    return nodes[here] if graph.nodes[here].arguments else None
+    return nodes[here]

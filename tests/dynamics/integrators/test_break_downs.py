@@ -12,7 +12,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.errors import EstimationFailed, ModelError, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
@@ -153,6 +153,24 @@ def test_no_search_begins_where_the_start_has_no_slope_for_any_unknowns():
     )
     with pytest.raises(ProblemError, match=sentence):
         igpe.estimate(one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t] - 2)))
+
+
+def test_algebraic_equations_with_one_difference_are_refused_before_a_search():
+    """Two equations contain a - b, which says nothing of a; no values are to blame."""
+    given = one_state(lambda m, t: -m.k * m.x[t])
+
+    def model(times):
+        m = given.model(times)
+        m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
+        m.one = pyo.Constraint(m.t, rule=lambda m, t: m.a[t] - m.b[t] == m.x[t])
+        m.two = pyo.Constraint(m.t, rule=lambda m, t: 2 * m.a[t] - 2 * m.b[t] == 3 * m.x[t])
+        del m.rate
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.a[t])
+        return m
+
+    problem = igpe.Problem(model, parameters=["k"], experiments=given.experiments)
+    with pytest.raises(ModelError, match="The slope of 'x' divides by 0 whatever the values are"):
+        igpe.estimate(problem)
 
 
 @every_method
