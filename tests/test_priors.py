@@ -140,3 +140,18 @@ def test_a_prior_that_the_bounds_contradict_is_refused():
     times = np.linspace(0.2, 3, 8)
     with pytest.raises(igpe.errors.ProblemError, match=r"'k' is 50 ± 0\.1, but its bounds are"):
         decay(times, np.exp(-0.5 * times), igpe.losses.NormalPrior(50.0, 0.1))
+
+
+@pytest.mark.parametrize(("mean", "deviation", "disagrees"), [(1.5, 0.01, True), (0.7, 0.2, False)])
+def test_a_prior_that_the_measurements_contradict_is_the_cause_of_a_lack_of_fit(
+    mean, deviation, disagrees
+):
+    times = np.linspace(0.1, 4, 25)
+    values = np.exp(-0.6 * times) + 0.05 * np.random.default_rng(2).standard_normal(25)
+    prior = igpe.losses.NormalPrior(mean, deviation)
+    result = igpe.estimate(decay(times, values, prior), certify=False)
+    said = " ".join(str(result).split())
+    assert result.adequacy.lacks is disagrees
+    sentence = f"The prior of k ({mean:g} ± {deviation:g}) and the measurements disagree by "
+    assert (sentence in said) is disagrees
+    assert "improve the model" not in said

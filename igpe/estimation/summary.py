@@ -41,7 +41,7 @@ from igpe.problem.problem import Problem
 from igpe.results.certificates import Certificate
 from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result import Result
-from igpe.results.result_data import LIKELIHOOD, Candidate, Combined, Optimum, Parameter
+from igpe.results.result_data import LIKELIHOOD, PRIOR, Candidate, Combined, Optimum, Parameter
 from igpe.structure.identifiability import (
     Access,
     Identifiability,
@@ -55,6 +55,8 @@ from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
+DISAGREE = 4.0  # standard deviations between a prior and what is measured
+UNINFORMED = 1e-6  # of its variance: less is what measurements that say nothing take from a prior
 SHOWN = 5  # active constraints in a sentence
 FEW_LEFT = 0.9  # of a standard deviation: what maximum likelihood leaves of it
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
@@ -274,6 +276,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         time_unit=problem.unit("time"),
         actions=(
             *_held_by(problem, free.active),
+            *_contradicted(problem, x, errors),
             *_actions(steps),
             *_small(problem),
             *[unconfirmed] * bool(unconfirmed),
@@ -516,6 +519,24 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
         )
+
+
+def _contradicted(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iterator[str]:
+    """That normal priors and measurements disagree: the residual of a prior, as of a measurement.
+
+    Its variance is that of the prior less that of the estimate.
+    """
+    own = dict(zip(problem.box.names, zip(x, errors.standard_error, strict=True), strict=True))
+    for name, prior in problem.normal_priors.items():
+        value, error = own[name]
+        variance = prior.deviation**2 - error**2
+        away = abs(value - prior.mean) / np.sqrt(variance) if variance > 0 else 0.0
+        if away > DISAGREE and variance > UNINFORMED * prior.deviation**2:
+            yield (
+                f"{PRIOR}{name} ({prior.mean:g} ± {prior.deviation:g}) and the measurements "
+                f"disagree by {away:.2g} standard deviations. Check the prior and its unit before "
+                "you change the model."
+            )
 
 
 def _held_by(problem: Problem, active: Sequence[str]) -> Iterator[str]:

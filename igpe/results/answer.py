@@ -33,7 +33,7 @@ from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
 from igpe.results.details import details, word
 from igpe.results.residual_table import DOUBTFUL, LACK, OUTLIER, UNJUDGED, probability
-from igpe.results.result_data import TOO_COARSE, Parameter, ResultData, has_better, rounding
+from igpe.results.result_data import PRIOR, TOO_COARSE, Parameter, ResultData, has_better, rounding
 
 Grade = Literal["good", "fair", "bad"]
 
@@ -231,9 +231,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     """What the measurements determine, around this set of values."""
     free = [p for p in result.estimates if p.remark != "given"]
     count = len(result.other_optima) + 1
-    sets = (
-        f"{count} sets of values explain the data equally well; in this one: " if count > 1 else ""
-    )
+    sets = f"{count} sets of values {_equally(result)}; in this one: " if count > 1 else ""
     if not free:
         return "all fixed", "good"
     marks = {p.name: MARKS[p.remark] for p in free}
@@ -265,6 +263,12 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     parts += _correlated(result, known)
     grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
     return sets + "; ".join(parts), "bad" if not known and not held else grade
+
+
+def _equally(result: ResultData) -> str:
+    """What several sets of values do."""
+    lacks = result.adequacy is not None and result.adequacy.lacks
+    return "fit the data equally badly" if lacks else "explain the data equally well"
 
 
 def _is_discretised(result: ResultData) -> bool:
@@ -451,7 +455,7 @@ def actions(result: ResultData) -> list[str]:
     lines = []
     if result.other_optima:
         lines.append(
-            f"{len(result.other_optima) + 1} sets of values explain the data equally well (see "
+            f"{len(result.other_optima) + 1} sets of values {_equally(result)} (see "
             "result.details). Measure more, or narrow the bounds."
         )
     if result.proof is not None and has_better(result, result.proof):
@@ -459,11 +463,12 @@ def actions(result: ResultData) -> list[str]:
             "igpe.certify reached better values. See result.details, and start a new fit from "
             "the better values."
         )
+    causes = [a for a in result.actions if a.startswith(PRIOR)]
     off = [a for a in result.actions if OUTLIER in a and not result.is_robust]
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
         then = "The intervals assume a correct model."
-        lines += [*off, " ".join(filter(None, [*first, then, _improve(result, off)]))]
+        lines += [*causes, *off, " ".join(filter(None, [*first, then, _improve(result, off)]))]
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
@@ -483,8 +488,8 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
             f"Check the {'outlier' if len(off) == 1 else 'outliers'} before you change the model: "
             f"correct {it}, leave {it} out, or write loss=igpe.losses.Huber()."
         )
-    by_grid = any(a.startswith(TOO_COARSE) for a in result.actions)
-    return "" if by_grid or result.active else "Plot the residuals and improve the model."
+    is_known = any(a.startswith((TOO_COARSE, PRIOR)) for a in result.actions)
+    return "" if is_known or result.active else "Plot the residuals and improve the model."
 
 
 def _measure(result: ResultData) -> Iterator[str]:
