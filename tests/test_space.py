@@ -953,3 +953,30 @@ def test_time_is_no_set_in_space():
     run = igpe.Experiment(pd.DataFrame({"time": [1.0, 2.0], "x": 0.5}), start={"x": 1.0})
     with pytest.raises(igpe.errors.ModelError, match=r"must be time.*Leave time out of"):
         igpe.Problem(build, parameters=["k"], experiments=run, space={"t": 20})
+
+
+def test_where_no_finer_grid_tells_the_error_the_result_says_what_to_do():
+    """Unknowns that vary in space are others on another grid; without unknowns there is none."""
+    times = np.linspace(0.2, 3, 8)
+    data = pd.DataFrame({"time": times, "gas[1]": 1 - np.exp(-times)})
+    fixed = igpe.estimate(of_heating(4, data, sigma=0.1).fixing({"h": 8.0}), certify=False)
+    assert "grid" not in str(fixed)
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t, m.z = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
+        m.c, m.k = pyo.Var(m.t, m.z), pyo.Var(m.z, bounds=(0.01, 9))
+        m.c_t, m.c_z = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.z)
+
+        @m.Constraint(m.t, m.z)
+        def law(m, t, z):
+            lost = m.k[z] * m.c[t, z]
+            return m.c[t, z] == 1 if z == 0 else m.c_t[t, z] == -2 * m.c_z[t, z] - lost
+
+        return m
+
+    data = pd.DataFrame({"time": times, "c[0.5]": 0.8, "c[1]": 0.6})
+    run = igpe.Experiment(data, start={"c": 0.0}, start_time=0.0, sigma=0.1)
+    problem = igpe.Problem(build, parameters=["k"], experiments=run, space={"z": 2})
+    said = " ".join(str(igpe.estimate(problem, certify=False)).split())
+    assert "Estimate again with twice as many intervals to see how large it is." in said

@@ -21,6 +21,7 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import TOO_COARSE, Parameter
 from igpe.uncertainty.grid import FACTOR
@@ -35,10 +36,9 @@ COARSE = (
     "higher order (space=...) before you judge the model. igpe did not search for a better fit on "
     "this grid."
 )
-UNKNOWN = (
-    "The intervals do not include the error of the grid in space. Estimate it with "
-    "igpe.uncertainty.grid_error(problem, result)."
-)
+UNKNOWN = "The intervals do not include the error of the grid in space. "
+BY_FUNCTION = "Estimate it with igpe.uncertainty.grid_error(problem, result)."
+BY_HAND = "Estimate again with twice as many intervals to see how large it is."
 LARGE = (
     "A grid in space with twice as many intervals gives {}. The intervals do not include the error "
     "of the grid, which is larger than the standard error{}. Use a finer grid or a scheme of "
@@ -61,15 +61,18 @@ def coarse_grid(steps: Steps, settings: Settings) -> str:
 
 def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
     """The result with a sentence on the error of the grid in space, if the problem has one."""
-    if not steps.problem.given["space"] or any(a.startswith(TOO_COARSE) for a in result.actions):
+    problem = steps.problem
+    is_told = any(a.startswith(TOO_COARSE) for a in result.actions)
+    if is_told or not (problem.given["space"] and len(problem.box)):
         return result
     fine = None
     if result.status.usable and not result.status.is_early and _states(steps) <= MOST_STATES:
         with clock.step("grid in space", "Estimating once more on a finer grid in space"):
             fine = if_in_time(lambda: _refined(steps, settings))
     if fine is None:
-        return replace(result, actions=(*result.actions, UNKNOWN))
-    values = steps.problem.box.mapping(fine.x)
+        how = BY_FUNCTION if _is_comparable(problem) else BY_HAND
+        return replace(result, actions=(*result.actions, UNKNOWN + how))
+    values = problem.box.mapping(fine.x)
     known = [p for p in result.estimates if p.name in values and 0 < p.error < np.inf]
     shares = {p.name: FACTOR * abs(values[p.name] - p.value) / p.error for p in known}
     if not shares:
@@ -81,6 +84,12 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     of = f" of {worst}, and less of the others" if len(shares) > 1 else ""
     said = SMALL.format(f"{100 * shares[worst]:.2g} %", of)
     return replace(result, notes=(*result.notes, said))
+
+
+def _is_comparable(problem: Problem) -> bool:
+    """Whether a finer grid leaves the same unknowns and a sum of squares, without constraints."""
+    same = problem.on_finer_grid().box.names == problem.box.names
+    return same and is_plain(problem) and minimises_squares(problem)
 
 
 def _states(steps: Steps) -> int:
@@ -100,8 +109,7 @@ def _moved(moved: Sequence[Parameter], values: dict[str, float]) -> str:
 def _refined(steps: Steps, settings: Settings, enough: float = -np.inf) -> Fit | None:
     """The search taken up on the finer grid; None where there is no grid, or it fails."""
     problem = steps.problem
-    plain = is_plain(problem) and minimises_squares(problem)
-    if steps.best.at is None or not (problem.given["space"] and plain):
+    if steps.best.at is None or not (problem.given["space"] and _is_comparable(problem)):
         return None
     x = problem.box.vector(steps.best.estimate.parameters)
     search = GaussNewton(max_iterations=NEAR, enough=enough)

@@ -34,7 +34,7 @@ from igpe.problem.problem import Problem
 FEW = 30  # iterations
 FARTHEST = 4.0  # rise of the sum of squares, in variances, from the optimum to an estimate of it
 ROUGHLY = 0.01  # relative difference of values that were rounded
-SAME = 1e-4  # relative difference of one objective, integrated twice
+UNFINISHED = {Status.ITERATION_LIMIT, Status.STALLED}
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, or an estimate that igpe.estimate or a method returned"
 NO_ERRORS = (
@@ -145,33 +145,46 @@ def at_estimate(
 ) -> Likelihood:
     """`likelihood`, where the optimum next to the estimate is the estimate.
 
-    It is not where a result is that of a problem with other data or inputs: its values differ by
-    more than rounding, and the data all but exclude them. A result that did not reach its optimum
-    has the objective that its values have here.
-
     more    as of `likelihood`
     raises  ProblemError if it is another one, and what `likelihood` raises
     """
     base = likelihood(problem, estimate, method, owner, **more)
-    x = base.box.vector(values_of(base.problem, estimate))
-    off = np.abs(x - base.x) / np.maximum(np.abs(x), np.abs(base.x) + (x == 0.0))
+    require_estimate(base.problem, base.residuals, estimate, (base.x, base.errors), owner)
+    return base
+
+
+def require_estimate(
+    problem: Problem,
+    residuals: Residuals,
+    estimate: Any,
+    optimum: tuple[FloatArray, Uncertainty],
+    owner: str,
+) -> None:
+    """Raise ProblemError if the optimum next to an estimate is another one.
+
+    As where a result is that of a problem with other data or inputs: its values differ by more than
+    rounding, and the data all but exclude them. A result may say that it did not reach its optimum.
+
+    optimum  the one next to it (n,), with its errors
+    """
+    status, box, (best, errors) = getattr(estimate, "status", None), problem.box, optimum
+    x, variance = box.vector(values_of(problem, estimate)), errors.variance
+    off = np.abs(x - best) / np.maximum(np.abs(x), np.abs(best) + (x == 0.0))
     k = int(np.argmax(off))
-    if off[k] <= ROUGHLY or not np.isfinite(base.errors.variance):
-        return base
-    cost = base.residuals.cost(base.box.clip(x))
-    if cost is not None and cost - base.at.cost <= FARTHEST * base.errors.variance:
-        return base
-    objective = getattr(estimate, "objective", np.nan)
-    if cost is not None and abs(cost - objective) <= SAME * abs(cost):
-        return base
+    stopped_early = isinstance(status, Status) and (status.is_early or status in UNFINISHED)
+    if off[k] <= ROUGHLY or stopped_early or not np.isfinite(variance):
+        return
+    cost, least = residuals.cost(box.clip(x)), residuals.cost(best)
+    if cost is not None and least is not None and cost - least <= FARTHEST * variance:
+        return
     under = (
         "For other inputs, start values or events, pass the problem that has them as `under`: "
         "igpe.predict(problem, result, under=new_problem). igpe.simulate(problem, values) "
         "integrates the model at any values."
     )
     raise ProblemError(
-        f"{owner} was given {base.box.names[k]} = {x[k]:.6g}, but the data of this problem "
-        f"give {base.x[k]:.6g}, so the values are not an estimate of this problem. Pass the "
+        f"{owner} was given {box.names[k]} = {x[k]:.6g}, but the data of this problem "
+        f"give {best[k]:.6g}, so the values are not an estimate of this problem. Pass the "
         "problem that was estimated and its result." + f" {under}" * (owner == "igpe.predict")
     )
 

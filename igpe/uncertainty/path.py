@@ -37,12 +37,14 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.mesh import Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import (
     refuse_censored,
     refuse_correlated,
     require_known_sigma,
     require_plain,
 )
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import on_bounds
@@ -51,7 +53,7 @@ from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.optima import Landscape, profiled
 from igpe.problem.problem import Problem
 from igpe.solvers.ipopt import PreparedModel
-from igpe.uncertainty.likelihood import Likelihood
+from igpe.uncertainty.likelihood import Likelihood, require_estimate, values_of
 
 
 class PathPoint(NamedTuple):
@@ -244,6 +246,14 @@ class Collocated:
         """Unknowns and sum of squares of the optimum next to a point of a path."""
         cost = self.solved(point.state.values)
         return (point.x, point.cost) if cost is None else (_unknowns(self.program), cost)
+
+
+def require_collocated(problem: Problem, method: Collocation, estimate: Any) -> None:
+    """Raise ProblemError if collocation ends at another estimate; see `require_estimate`."""
+    x = collocated(problem, method, values_of(problem, estimate)).x
+    residuals = Residuals(problem, Automatic())
+    errors = errors_at(problem, x, residuals(x))
+    require_estimate(problem, residuals, estimate, (x, errors), "igpe.profile")
 
 
 def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]) -> Collocated:

@@ -58,6 +58,7 @@ from igpe.uncertainty.path import (
     WalkSteps,
     collocated,
     limited,
+    require_collocated,
     walk,
 )
 
@@ -372,12 +373,10 @@ def profile(
                                `igpe.campaign`; a profile that is stopped is omitted, and a note
                                says so
     progress    as for `igpe.estimate`
-    returns     the profiles; if the call is interrupted (Ctrl-C) after the first profile, only the
-                finished ones
+    returns     the profiles; after Ctrl-C only those that are finished
     raises      ProblemError if a name or the estimate does not belong to the problem, Unsupported
-                if the method does not support the problem, EstimationFailed if the model cannot be
-                integrated at the estimate or no profile could be computed; other errors as in
-                `igpe.campaign`
+                if the method does not support it, EstimationFailed if the model cannot be
+                integrated there or no profile could be computed; others as in `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. If a
     point on the profile of one unknown fits the measurements well enough, the intervals of the
@@ -388,6 +387,8 @@ def profile(
     problem = held_weights(problem, estimate)
     if isinstance(method, SingleShooting):
         at_estimate(problem, estimate, method, "igpe.profile", deviations_too=True)
+    elif isinstance(method, Collocation):
+        require_collocated(problem, method, estimate)
     job, backend = ProfileJob(problem, method, confidence), Backend(executor, store, timeout)
     return followed(job, values, requested, most_integrations, backend=backend, progress=progress)
 
@@ -401,10 +402,7 @@ def followed(
     backend: Backend = Backend(),
     progress: Progress = None,
 ) -> Profiles:
-    """The profiles of these unknowns, from the optimum next to the values; see `profile`.
-
-    left  integrations that may be taken
-    """
+    """See `profile`; `left` integrations may be taken."""
     problem, store = job.problem, backend.store
     equations = "" if store is None else fingerprint(problem)
     series_of = "profile", 2, equations, job[1:], left

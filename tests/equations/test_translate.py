@@ -227,6 +227,11 @@ def test_a_quotient_of_two_states_rests_where_its_top_is_0(n: float, v: float) -
     safe = with_safe_powers(power, x, np.full(2, 1e-16))
     function = ca.Function("f", [x, p], [safe, ca.jacobian(safe, x[1]), ca.jacobian(safe, p)])
     assert [float(one) for one in function([0.0, v], n)] == [0.0, 0.0, 0.0]
+    a = ca.SX.sym("a")
+    power = ((x[0] - a) / x[1]) ** p  # a sum that is 0, as of equal pressures
+    safe = with_safe_powers(power, x, np.full(2, 1e-16))
+    slope = ca.Function("s", [x, a, p], [safe, ca.jacobian(safe, x[1]), ca.jacobian(safe, p)])
+    assert [float(one) for one in slope([0.4, v], 0.4, n)] == [0.0, 0.0, 0.0]
     for b in (1e-3, 0.7, 30.0):
         exact = (b / v) ** n, -n / v * (b / v) ** n, (b / v) ** n * np.log(b / v)
         assert [float(one) for one in function([b, v], n)] == pytest.approx(exact, rel=1e-12)

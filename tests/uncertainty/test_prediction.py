@@ -265,6 +265,10 @@ def test_values_that_are_no_estimate_of_the_problem_are_refused():
     for door in doors:
         with pytest.raises(ProblemError, match=r"given a = 0\.7.*not an estimate of this"):
             door(fed(1.0, 0.0, sigma=0.05), estimate)
+    with pytest.raises(ProblemError, match=r"given a = 0\.7.*not an estimate of this"):
+        igpe.profile(fed(1.0, 0.0, sigma=0.05), estimate, method=igpe.Collocation())
+    early = igpe.Estimate({"k": 0.4, "a": 0.6}, 9.0, igpe.Status.ITERATION_LIMIT)
+    assert igpe.profile(problem, early).parameters == pytest.approx(estimate, rel=1e-3)
     with pytest.raises(ProblemError, match=r"needs an igpe\.Problem as `under`; got an Estimate"):
         igpe.predict(problem, estimate, under=igpe.Estimate(estimate, 0.0, igpe.Status.CONVERGED))
     free = fed(1.0, 0.0, start={"x": igpe.Unknown(0, 1)})
