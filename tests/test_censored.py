@@ -2,8 +2,10 @@
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
-from scipy.optimize import minimize
+from pyomo import dae
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_ndtr
 
 import igpe
@@ -151,6 +153,38 @@ def test_cells_may_bring_their_limits():
         pose(table, Censored(SIGMA, below=10.0))
     with pytest.raises(ProblemError, match="a finite number, or None"):
         Censored(SIGMA, below="low")
+
+
+def test_an_experiment_with_all_values_below_the_limit_bounds_its_growth():
+    """The same estimate as from a direct minimum of -2 log likelihood."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.L, m.r = pyo.Var(m.t), pyo.Var(bounds=(-3, 3))
+        m.dL = dae.DerivativeVar(m.L)
+        m.grown = pyo.Constraint(m.t, rule=lambda m, t: m.dL[t] == m.r * m.L[t])
+        return m
+
+    times, high = np.arange(1.0, 5.0), np.array([1.5, 2.3, 3.6, 5.9])
+    given = {"start_time": 0.0, "sigma": {"L": Censored(0.5, below=0.7)}}
+    runs = [
+        igpe.Experiment(pd.DataFrame({"time": times, "L": values}), start={"L": s}, name=n, **given)
+        for n, values, s in (("seen", high, 1.0), ("unseen", ["<0.7"] * 4, 0.12))
+    ]
+    problem = igpe.Problem(model, parameters=["r"], experiments=runs)
+    result = igpe.estimate(problem)
+
+    def objective(r):
+        grown = np.exp(r * times)
+        below = log_ndtr((0.7 - 0.12 * grown) / 0.5)
+        return np.sum((grown - high) ** 2) / 0.25 - 2 * np.sum(below)
+
+    best = minimize_scalar(objective, bounds=(0.1, 1.0), method="bounded", options={"xatol": 1e-9})
+    assert result.parameters["r"] == pytest.approx(best.x, rel=1e-5)
+    assert result.measurements == 8
+    assert set(result.points["experiment"]) == {"seen"}
+    assert igpe.profile(problem, result)["r"].upper < 1
 
 
 def test_limits_have_the_unit_of_the_column():

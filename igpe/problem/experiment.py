@@ -412,9 +412,9 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True if a column has no measurements, because it is a species of spectra or was
-        added by `reporting`."""
-        m = self.measurements
+        """Return True if a column has no measured values, because it is a species of spectra, was
+        added by `reporting`, or all its values are below a limit of detection."""
+        m = self.measurements.known
         return m.names.index(name) not in m.column
 
     @property

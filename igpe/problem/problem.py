@@ -22,6 +22,7 @@ from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.members import names_of
 from igpe.problem.model import Instance, ModelStarts, model_starts
+from igpe.problem.noise.censored import require_values
 from igpe.problem.noise.correlated import Correlation
 from igpe.problem.problem_checks import (
     Bounds,
@@ -135,6 +136,8 @@ class Problem(Suggesting):
             self.local |= set(uncertain)
         self.experiments = tuple(map(convert_units, runs, self.instances))
         check_problem(self)
+        if not self.has_spectra:
+            require_values(e.measurements for e in self.experiments)
         self.fixed: Mapping[str, float] = EMPTY
         self._weights: HeldWeights | None = None
         # Equations that were read, by experiment and outputs; None: by another process.

@@ -9,8 +9,9 @@ derivative of that square is m (m + z) / s^2, the observed information; (dr/dh)^
 one half. m by the scaled complementary error function is exact for any z.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -50,18 +51,11 @@ class Censored(Checked):
         limit, and a mask of the values that were replaced.
 
         cells   limits from cells such as "<0.05"; NaN for other cells
-        raises  DataError if all values are below their limits
         """
         limits = cells
         if self.below is not None:
             limits = np.where(np.isnan(cells) & (values <= self.below), self.below, cells)
         is_below = ~np.isnan(limits)
-        if (is_below | np.isnan(values)).all():
-            raise DataError(
-                f"All values of '{column}' are below the limit of detection. igpe needs at "
-                "least one value above the limit in each experiment. Leave the column out: "
-                "only=[...]."
-            )
         return np.where(is_below, limits, values), is_below
 
 
@@ -107,3 +101,14 @@ def information(r: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         factor = r * np.sqrt(np.maximum(m + z, 0.0) / m)
     return np.where(np.isfinite(factor), factor, 1.0)
+
+
+def require_values(measurements: Iterable[Any]) -> None:
+    """Raise DataError if all values of all experiments are below a limit of detection."""
+    every = list(measurements)
+    if sum(len(m.value) for m in every) and not sum(len(m.known.value) for m in every):
+        names = sorted({m.names[k] for m in every for k in m.column})
+        raise DataError(
+            f"All values of {', '.join(map(repr, names))} are below the limit of detection. igpe "
+            "needs at least one value above a limit, in some experiment."
+        )
