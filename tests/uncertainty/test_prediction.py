@@ -242,6 +242,10 @@ def test_other_conditions_are_predicted_with_the_errors_of_the_estimate(sigma):
     result = igpe.estimate(problem, certify=False)
     own = igpe.predict(problem, result, [1.0, 5.0]).table
     other = igpe.predict(problem, result, [1.0, 5.0], under=half)
+    plot = other.plot()
+    legends = [t.get_text() for one in plot.figure.legends for t in one.get_texts()]
+    assert "prediction" in legends
+    assert not {"measured", "fitted model"} & {*legends}
     for column in ("value", "standard_error", "lower", "upper"):
         assert other.table[column].to_numpy() == pytest.approx(own[column] / 2, rel=1e-6)
     assert other.measured.empty

@@ -13,9 +13,10 @@ import casadi as ca
 import numpy as np
 import pandas as pd
 
-from igpe.core.errors import ModelError, Unsupported
+from igpe.core.errors import DataError, ModelError, Unsupported
 from igpe.core.files import write
 from igpe.dynamics.shooting.base import constraints, refuse_spectra
+from igpe.dynamics.simulation import values_of
 from igpe.equations.compiled import compiled
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import without_logarithm
@@ -50,8 +51,8 @@ def to_petab(
     kept as display names.
 
     folder   folder for the files; igpe creates it if necessary
-    result   result whose estimates become the nominal values; None: the nominal values are those in
-             the model
+    result   result whose estimates become the nominal values, or a dict {unknown: value}; None: the
+             nominal values are those in the model
     force    whether to replace existing files
     returns  the path of the YAML file
     raises   Unsupported for features that PEtab or SBML cannot express, ModelError if the model
@@ -59,8 +60,15 @@ def to_petab(
              extra igpe[petab] is not installed
     """
     _refuse(problem)
-    files = _Writer(problem).files(result)
+    values = {} if result is None else values_of(problem, result)
+    files = _Writer(problem).files(result, values)
     place = Path(folder)
+    there = [n for n in files if (place / n).is_file()]
+    if there and not force:
+        raise DataError(
+            f"'{place / there[0]}' already exists. To replace the files of a problem, write "
+            "force=True (igpe convert --force). Or give another folder."
+        )
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write(place / name, content, force=force)
@@ -141,14 +149,14 @@ class _Writer:
         self.changes: list[dict[str, str]] = [{} for _ in self.phases]
         self.deviations: dict[str, tuple[str, float]] = {}
 
-    def files(self, result: Any) -> dict[str, str]:
+    def files(self, result: Any, values: Mapping[str, float]) -> dict[str, str]:
         """Name -> content of all files."""
         model = SbmlModel()
         self._constants(model)
         self._rules(model)
         self._events(model)
         observables, measurements = self._measured()
-        parameters = self._parameters(result)
+        parameters = self._parameters(result, values)
         if self.is_numbered:
             self._set(model, self.number, [str(i + 1) for i in range(len(self.phases))], "phase")
         used = model.names_used() | {self.ids(n) for n in self.problem.parameters}
@@ -424,12 +432,11 @@ class _Writer:
         self.deviations[of] = (name if e.weights_unknown else ""), max(largest, before)
         return kind, self.ids(of)
 
-    def _parameters(self, result: Any) -> list[dict[str, Any]]:
+    def _parameters(self, result: Any, values: Mapping[str, float]) -> list[dict[str, Any]]:
         problem, box = self.problem, self.problem.unknowns
-        estimates = dict(getattr(result, "parameters", {}))
         rows = []
         for name, lower, upper in zip(box.names, box.lower, box.upper, strict=True):
-            value = estimates.get(name, problem.fixed.get(name, self._value(name, lower, upper)))
+            value = values.get(name, problem.fixed.get(name, self._value(name, lower, upper)))
             rows.append(self._row(name, lower, upper, value))
             rows[-1]["estimate"] = "false" if name in problem.fixed else "true"
             if name in problem.priors and name not in problem.fixed:

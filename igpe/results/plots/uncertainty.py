@@ -204,7 +204,9 @@ def plot_prediction(
             own = points[points["experiment"] == name]
             mark = {"color": "black" if alone else look.color, "markerfacecolor": "none"}
             (dots,) = ax.plot(own["time"], own["measured"], look.marker, markersize=4, **mark)
-            handles |= {"fitted model": line, "measured": dots} if alone else {}
+            words = "prediction" if measured.empty else "fitted model"
+            handles |= {words: line} if alone else {}
+            handles |= {"measured": dots} if alone and len(own) else {}
     legend_above(drawn, axes, experiment_handles(every) | handles)
     return Plot(drawn)
 

@@ -181,9 +181,20 @@ def test_implicit_algebraic_variables_are_refused(tmp_path):
         igpe.petab.to_petab(problem, tmp_path)
 
 
+def test_values_become_the_nominal_values_and_other_objects_are_refused(tmp_path):
+    problem = consecutive.problem()
+    values = {n: 0.5 + 0.01 * k for k, n in enumerate(problem.box.names)}
+    again = igpe.petab.read_petab(igpe.petab.to_petab(problem, tmp_path, values))
+    assert {n: again.model.nominal[n] for n in values} == pytest.approx(values)
+    for odd, word in (("k1", "'k1'"), ({"nothing": 1.0}, "not unknowns"), ({}, "Give values for")):
+        with pytest.raises(igpe.errors.ProblemError, match=word):
+            igpe.petab.to_petab(problem, tmp_path / "other", odd)
+    assert not (tmp_path / "other").exists()
+
+
 def test_files_that_are_there_stay(tmp_path):
     igpe.petab.to_petab(problems.late(), tmp_path)
-    with pytest.raises(igpe.errors.DataError, match="already exists"):
+    with pytest.raises(igpe.errors.DataError, match=r"already exists.*force=True"):
         igpe.petab.to_petab(problems.late(), tmp_path)
     igpe.petab.to_petab(problems.late(), tmp_path, force=True)
 
