@@ -15,7 +15,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.markup import listed, number
 from igpe.core.status import Clock
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
@@ -28,7 +28,8 @@ from igpe.uncertainty.grid import FACTOR
 
 NEAR = 8  # iterations on the finer grid
 FINER = 0.8  # of the objective: what is left of it on a finer grid where the coarse one misfits
-MOST_STATES = 150  # of a model that is built and compiled once more without being asked for
+MOST_STATES = 100  # of all experiments, where a model is built once more without being asked for
+WORK = 200_000_000  # of its integrations (`Residuals.work`): some 5 s
 MOST_NAMED = 3
 COARSE = (
     f"{TOO_COARSE}: on a grid with twice as many intervals, the sum of squares near the same "
@@ -93,7 +94,8 @@ def _is_comparable(problem: Problem) -> bool:
 
 
 def _states(steps: Steps) -> int:
-    return len(compiled(steps.problem).initial_value_problem(0).states)
+    made, count = compiled(steps.problem), len(steps.problem.experiments)
+    return sum(len(made.initial_value_problem(k).states) for k in range(count))
 
 
 def _moved(moved: Sequence[Parameter], values: dict[str, float]) -> str:
@@ -113,8 +115,9 @@ def _refined(steps: Steps, settings: Settings, enough: float = -np.inf) -> Fit |
         return None
     x = problem.box.vector(steps.best.estimate.parameters)
     search = GaussNewton(max_iterations=NEAR, enough=enough)
-    with suppress(IgpeError):
+    with suppress(IgpeError, ExhaustedError):
         finer = Residuals(problem.on_finer_grid(), settings.integrator)
+        finer.most_work = WORK
         fit = search.fit(finer, x, problem.box)
         return None if fit.at is None else fit
     return None

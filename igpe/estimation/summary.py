@@ -209,7 +209,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     problem, best, confidence = steps.problem, steps.paths[0], settings.confidence
     values, status = best.corrected.parameters, best.corrected.status
     x, at = problem.box.vector(values), steps.best.at
-    free = tangent(problem, x, at)
+    free = tangent(problem, x, None if status.is_early else at)
     errors = errors_at(problem, x, at, confidence, active=free.rows)
     spectral = _spectral(steps, settings, x, errors)
     errors = errors if spectral is None else spectral.errors

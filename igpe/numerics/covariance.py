@@ -143,7 +143,7 @@ def uncertainty(
         side = 1.0 if x[i] - lower[i] <= upper[i] - x[i] else -1.0
         step = _one_sided(residual, side * jacobian[:, i], by_free, quantile**2 * variance)
         below[i], above[i] = sorted((0.0, side * step))
-    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else logarithmic
+    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else logarithmic & ~held
     low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in (below, above))
     return Uncertainty(
         covariance, error, low, high, confidence, held, undetermined, degrees, variance

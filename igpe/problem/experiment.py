@@ -170,8 +170,8 @@ class Experiment(Suggesting):
                 {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
-                is larger than the time span of the measurements. With steady=True, all
-                measurements may be at one time
+                is larger than the time span of the measurements. With steady=True and constant
+                inputs, all measurements may be at one time
     inputs      a list of inputs that are columns of `data`: ["T"]; or a dict {input: values}. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
@@ -240,9 +240,8 @@ class Experiment(Suggesting):
             inputs = {n: n for n in inputs}
         check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
         given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
-        if data is None:
-            data = pd.DataFrame({"time": pd.Series(dtype=float)})
-        table = _of_one_run(renamed(read_table(data), columns))
+        nothing = pd.DataFrame({"time": pd.Series(dtype=float)})
+        table = _of_one_run(renamed(read_table(nothing if data is None else data), columns))
         self._conditions: dict[str, Any] = {
             "name": name,
             "start": dict(start),
@@ -267,7 +266,8 @@ class Experiment(Suggesting):
         is_given = not is_unknown(sigma) or not chosen  # spectra have theirs
         self.sigma_known = is_given and not self.estimated_sigma
         self.weights_unknown, self.has_relative_sigma = sigma is None and bool(chosen), False
-        self.start_time = start_time_of(times, start_time, at_rest=steady is True and not events)
+        lasting = steady is True and not events and _are_constant(given)
+        self.start_time = start_time_of(times, start_time, at_rest=lasting)
         self.events = read_events(events, self.start_time)
         self.steady = read_steady(steady)
         self._conditions |= {"events": self.events, "steady": steady}
@@ -531,6 +531,11 @@ def own_of(key: str, value: Any, names: Collection[str], name: str) -> Any:
     raise DataError(
         f"`{key}` has no entry for experiment '{missing}'. Give one for each of {[*names]}."
     )
+
+
+def _are_constant(inputs: Mapping[str, Any]) -> bool:
+    """Whether no input changes with time; a column has one value where all is at one time."""
+    return all(isinstance(given, (int, float, str, NormalPrior)) for given in inputs.values())
 
 
 def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:

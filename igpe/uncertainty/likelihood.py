@@ -22,6 +22,7 @@ from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_plain
+from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import held_weights, weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -164,6 +165,7 @@ def require_estimate(
 
     As where a result is that of a problem with other data or inputs: its values differ by more than
     rounding, and the data all but exclude them. A result may say that it did not reach its optimum.
+    Unsupported if bounds of states hold the estimate, which the residuals do not know.
 
     optimum  the one next to it (n,), with its errors
     """
@@ -177,6 +179,11 @@ def require_estimate(
     cost, least = residuals.cost(box.clip(x)), residuals.cost(best)
     if cost is not None and least is not None and cost - least <= FARTHEST * variance:
         return
+    if passed := passed_bounds(problem, residuals, best):
+        raise Unsupported(
+            f"{owner} ignores the bounds of {', '.join(passed)}, which hold the estimate. To "
+            "enforce them, write igpe.profile(..., method=igpe.Collocation())."
+        )
     under = (
         "For other inputs, start values or events, pass the problem that has them as `under`: "
         "igpe.predict(problem, result, under=new_problem). igpe.simulate(problem, values) "

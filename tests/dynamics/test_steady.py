@@ -366,3 +366,6 @@ def test_steady_states_are_measured_at_one_time(time):
     ]  # fmt: skip
     problem = igpe.Problem(build, parameters=["k"], experiments=runs)
     assert igpe.estimate(problem, certify=False).parameters["k"] == pytest.approx(0.7, rel=1e-5)
+    ramp = {"D": igpe.linear_input([0.0, 9.0], [1.0, 2.0])}
+    with pytest.raises(igpe.errors.DataError, match="start_time"):  # its rest depends on when
+        igpe.Experiment(pd.DataFrame({"time": [time], "A": 1.0}), inputs=ramp, **given)

@@ -7,6 +7,8 @@ import pytest
 from pyomo import dae
 
 import igpe
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
@@ -128,3 +130,13 @@ def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
     kept = igpe.profile(problem, result, ["k2"], method=igpe.Collocation())["k2"]
     k2 = result.estimates[1]
     assert (k2.lower, k2.upper) == pytest.approx((kept.lower, kept.upper), rel=5e-3)
+
+
+def test_a_state_that_decays_towards_its_bound_holds_no_search_that_ended_early():
+    """Away from an optimum anything seems to hold the fit; A >= 0 does not."""
+    data = pd.DataFrame({"time": 10 * TIMES, "A": 2 * np.exp(-8 * TIMES) + 0.01})
+    run = Experiment(data, start={"A": Unknown(0, 5)}, sigma=0.05)
+    problem = Problem(decaying(bound=0.0), parameters=["k"], experiments=run)
+    residuals = Residuals(problem, Automatic())
+    for x in (np.array([0.6, 1.9]), np.array([1.2, 2.2])):
+        assert tangent(problem, x, residuals(x)).active == ()

@@ -161,6 +161,10 @@ def test_an_estimate_on_its_bound_has_an_interval_on_one_side():
         assert (one.lower, one.lower_end, one.upper_end) == (0.0, "bound reached", "")
         assert 0 < one.upper < 1
         assert one.remark == "bound reached below"
+    axes = found.plot().axes
+    dashed = [line for line in axes[2].lines if line.get_linestyle() == "--"]
+    assert np.isfinite(dashed[0].get_ydata()).all()  # not in logarithms: one end is 0
+    plt.close("all")
 
 
 def test_what_is_not_determined_is_open():

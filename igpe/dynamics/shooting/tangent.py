@@ -120,6 +120,7 @@ def _limits(shooting: Shooting, x: FloatArray) -> tuple[Limits, FloatArray] | No
 def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
     """Gradients (k, n), each towards what it forbids, and names of constraints over time.
 
+    What only comes near to its limit, as a state that decays, is none: unknowns hardly move it.
     raises ModelError and Unsupported as `chains_of`
     """
     fine = problem.with_instances([_at_more_times(problem, k) for k in range(len(problem.starts))])
@@ -135,10 +136,11 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
             own = np.flatnonzero(of == name)
             value = limits.value[own]
             size = float(np.max(np.abs(value)))
+            moves = np.linalg.norm(along[own] * x, axis=1) > CONTACT * size
             for side, limit in ((1.0, limits.high[own]), (-1.0, limits.low[own])):
                 slack = np.pad(side * (limit - value), 1, constant_values=np.inf)
                 is_least = (slack[1:-1] <= slack[:-2]) & (slack[1:-1] < slack[2:])
-                for i in own[is_least & (slack[1:-1] <= CONTACT * size)]:
+                for i in own[is_least & moves & (slack[1:-1] <= CONTACT * size)]:
                     rows.append(side * along[[i]])
                     names.append(shooting.limits.names[i] + shooting.limits.of)
     return np.vstack(rows), names

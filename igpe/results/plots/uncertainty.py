@@ -24,6 +24,7 @@ from igpe.results.plots.axes import (
 from igpe.results.plots.fit import experiment_handles
 
 BAND = 1.96  # standard errors
+ROUNDING = 1e-6  # relative: the ends of an interval of a logarithm have the estimate as mean
 
 
 def plot_rival_plan(
@@ -104,7 +105,8 @@ def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
         ax.plot(grid, smooth, color=BLUE, label="profile")
         ax.plot(one.values, rise, "o", markersize=3, color=BLUE)
         lower, upper = profiles.linearised[one.name]
-        x, is_log = one.estimate, np.isclose(lower * upper, one.estimate**2, rtol=1e-6)
+        x = one.estimate
+        is_log = lower > 0 and abs(lower * upper - x**2) <= ROUNDING * x**2
         along, *ends = (np.log(v / x) if is_log else v - x for v in (grid, upper, lower))
         half = np.max(np.abs(ends))  # the other end may be a bound
         if np.isfinite(half) and half > 0:
