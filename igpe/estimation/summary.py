@@ -36,7 +36,7 @@ from igpe.estimation.tables import curves, fitted
 from igpe.numerics.covariance import Uncertainty, chi_squared_probability
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
-from igpe.problem.card import problem_equations
+from igpe.problem.card import conditions, problem_equations
 from igpe.problem.problem import Problem
 from igpe.results.certificates import Certificate
 from igpe.results.residual_table import NOT_INTEGRATED
@@ -267,6 +267,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         notes=(*rank.notes, *_notes(steps, free.known), *_rough(settings)),
         other_optima=others,
         equations=tuple(problem_equations(problem)),
+        conditions=conditions(problem),
         sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
         correlations=problem.correlations,

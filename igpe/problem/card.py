@@ -23,11 +23,16 @@ from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
 from igpe.core.markup import folded, heading, printable, table
+from igpe.core.names import in_words
 from igpe.problem.building import Builder, build
+from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior
 from igpe.problem.model import Instance, Series
 
 MOST = 30  # equations and rows that are not folded
+FEW = 6  # values of a table that are listed
+LISTED = 12  # start values, inputs or times of one experiment that are listed
+CONDITIONS = ("experiment", "start values", "inputs", "events")
 HEADS = ("", "measured", "values", "times", "starts", "inputs", "standard deviations")
 
 
@@ -43,6 +48,45 @@ def problem_html(problem: Any) -> str:
 def experiment_html(experiment: Any) -> str:
     """One experiment as a table with one row."""
     return table(HEADS, [_row(experiment)])
+
+
+def conditions(problem: Any) -> tuple[tuple[str, ...], ...]:
+    """Of each experiment: its name, start values, inputs and events in words; see `CONDITIONS`."""
+    return tuple(
+        (
+            e.name or "experiment",
+            in_words([f"{n} = {_amount(problem, n, v)}" for n, v in e.start.items()], LISTED),
+            in_words([f"{n} = {_amount(problem, n, v)}" for n, v in e.inputs.items()], LISTED),
+            in_words(_events(problem, e.events), LISTED),
+        )
+        for e in problem.experiments
+    )
+
+
+def _amount(problem: Any, name: str, given: Any) -> str:
+    """A start value, an input or what an event adds, with its unit."""
+    if isinstance(given, Table):
+        points = [f"{v:g} at {t:g}" for t, v in zip(given.times, given.values, strict=True)]
+        how = "steps" if given.hold else "a line"
+        return f"{how} through {len(points)} values ({in_words(points, FEW)})"
+    if isinstance(given, str):
+        return given
+    if hasattr(given, "lower"):
+        return f"unknown in [{given.lower:g}, {given.upper:g}]"
+    is_number = isinstance(given, int | float)
+    return f"{given:g} {problem.unit(name)}".strip() if is_number else "by a rule"
+
+
+def _events(problem: Any, events: Sequence[Any]) -> list[str]:
+    """What events change; equal ones together, with their times."""
+    times: dict[str, list[str]] = {}
+    for e in events:
+        changes = [f"{n} + {_amount(problem, n, v)}" for n, v in e.add.items()]
+        changes += [f"{n} = {_amount(problem, n, v)}" for n, v in e.set.items()]
+        when = "when a condition holds" if e.at is None else _amount(problem, "time", e.at)
+        late = f", {_amount(problem, 'time', e.delay)} later" * (e.delay != 0)
+        times.setdefault(" and ".join(changes), []).append(f"{when}{late}")
+    return [f"{change} (at {in_words(own, LISTED)})" for change, own in times.items()]
 
 
 def problem_equations(problem: Any) -> list[Any]:

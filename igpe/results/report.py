@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
-from igpe.problem.card import mathml
+from igpe.problem.card import CONDITIONS, mathml
 from igpe.results.answer import front
 from igpe.results.certificates import Certificate
 from igpe.results.details import details, word
@@ -121,12 +121,16 @@ def answer(result: ResultData) -> Section:
 
 
 def model(result: ResultData) -> Section:
-    """The typeset equations, and the sources of the data."""
+    """The typeset equations, the conditions of the experiments, and the sources of the data."""
     written = [_typeset(tree) for tree in result.equations]
     first, rest = "".join(written[:MOST]), "".join(written[MOST:])
     more = folded(f"{len(written) - MOST} more equations", rest) if rest else ""
     data = wide_table(("experiment", "data"), list(result.sources.items()), "Data and checksums")
-    return Section("Model and data", f"{first}{more}{data}")
+    every = [row for row in result.conditions if len(row) == len(CONDITIONS)]  # stored by anyone
+    filled = [i for i in range(len(CONDITIONS)) if any(row[i] for row in every)]
+    rows = [[row[i] for i in filled] for row in every]
+    given = wide_table([CONDITIONS[i] for i in filled], rows, "Conditions")
+    return Section("Model and data", f"{first}{more}{given}{data}")
 
 
 def _typeset(tree: Any) -> str:

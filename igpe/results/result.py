@@ -85,6 +85,7 @@ class Result(ResultData, Stored, name="result", number=1):
                   its median; the objective contains it, and comparisons of models do not
     active        active constraints over time and active bounds of states, with their times:
                   without them, the model would fit better
+    conditions    of each experiment in words: its name, start values, inputs and events
     """
 
     @property

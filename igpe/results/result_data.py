@@ -171,6 +171,7 @@ class ResultData:
     likelihood_gain: float = 0.0
     prior_level: float = 0.0
     active: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, ...], ...] = ()
 
     @property
     def spectra(self) -> pd.DataFrame:

@@ -117,7 +117,12 @@ def evil():
     certificate = replace(hostile.certificates[0], origin=EVIL, method=EVIL)
     named = replace(MAP, experiments=(EVIL,), equations=(EVIL,) * 4, parameters=(EVIL, "k2"))
     return replace(
-        hostile, points=points, certificates=(certificate,), versions={EVIL: EVIL}, maps=(named,)
+        hostile,
+        points=points,
+        certificates=(certificate,),
+        versions={EVIL: EVIL},
+        maps=(named,),
+        conditions=((EVIL,) * 4,),
     )
 
 

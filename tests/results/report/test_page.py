@@ -11,8 +11,10 @@ import html5lib
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from matplotlib import pyplot as plt
+from pyomo import dae
 from results import EVIL, KINDS, MAP, result
 
 import igpe
@@ -289,3 +291,34 @@ def test_further_sections_are_functions():
     assert said(list(parsed(text).iter("section"))[-1]).split() == ["More", "7"]
     without = page(result(), sections=(*SECTIONS, lambda _: Section("Empty", "")))
     assert "Empty" not in without
+
+
+def test_the_conditions_of_experiments_are_on_the_page():
+    """Doses, inputs and start values: what was done to the system."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.u, m.T, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(), pyo.Var(bounds=(0.01, 5))
+        m.dA = dae.DerivativeVar(m.A)
+        m.lost = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.u[t] - m.k * m.T / 300 * m.A[t])
+        return m
+
+    times = np.linspace(0.5, 6, 6)
+    doses = [igpe.Event(at=x, add={"A": 0.5}) for x in (1.0, 3.0)]
+    feed = {"u": igpe.step_input([0, 2], [0.0, 1.0]), "T": 320.0}
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "A": np.exp(-times / 2)}),
+        start={"A": igpe.Unknown(0, 2)},
+        inputs=feed,
+        events=doses,
+        start_time=0.0,
+    )
+    made = igpe.estimate(igpe.Problem(model, parameters=["k"], experiments=run), certify=False)
+    ((_, start, inputs, events),) = igpe.Result.from_json(made.to_json()).conditions
+    assert start == "A = unknown in [0, 2]"
+    assert inputs == "u = steps through 2 values (0 at 0, 1 at 2), T = 320"
+    assert events == "A + 0.5 (at 1, 3)"
+    shown = said(parsed(made.report()))
+    assert all(words in shown for words in ("start values", start, inputs, events))
+    assert "Conditions" not in said(parsed(replace(made, conditions=(("1",),)).report()))
