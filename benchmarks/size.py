@@ -11,7 +11,8 @@ integrate  the course with the derivatives of all that is measured by all unknow
            included
 check      `igpe.check`
 estimate   `igpe.estimate(problem, certify=False)`, all included, and the largest error of an
-           unknown in standard errors; beside it Pyomo's collocation and IPOPT (size/collocated.py)
+           unknown in standard errors; beside it Pyomo's collocation and IPOPT (size/collocated.py),
+           which end after ten times as long
 curve      of a chain, all measured, and a tube with 3 unknowns, from 5 states on: one integration
            without and with all derivatives, a gradient, `igpe.check`, `igpe.estimate` with its
            steps and without a proof, the memory of all; --plot draws them (docs/size.md)
@@ -105,6 +106,7 @@ PEERS = {
 }
 """What igpe is compared in, and how many times as fast as the peer if the model is large."""
 LEAST = 1 / 1.5  # times as fast as any if small
+MORE, LEAST_TIME = 10.0, 60.0  # times as long may Pyomo and IPOPT take, and at least so many s
 
 
 def seconds() -> float:
@@ -199,7 +201,7 @@ def estimate(case: Case) -> dict[str, float]:
     spent, result = timed(lambda: igpe.estimate(case.problem, certify=False, seed=0))
     pairs = zip(result.estimates, case.truth, strict=True)
     off = max(abs(e.value - t) / e.standard_error for e, t in pairs)
-    theirs, found = timed(lambda: solved(case.problem))
+    theirs, found = timed(lambda: solved(case.problem, max(LEAST_TIME, MORE * spent)))
     if found is None:
         return {"estimate": spent, "largest error": off, "Pyomo and IPOPT": np.inf}
     ends = [e.value for e in result.estimates]

@@ -12,8 +12,8 @@ from peers.parmests import Labelled
 import igpe
 
 
-def solved(problem: igpe.Problem) -> np.ndarray | None:
-    """The unknowns (n,) that IPOPT ends with; None if it does not converge."""
+def solved(problem: igpe.Problem, limit: float) -> np.ndarray | None:
+    """The unknowns (n,) that IPOPT ends with; None if it does not converge in so many seconds."""
     run, box = problem.experiments[0], problem.box
     labelled = Labelled(problem, run)
     middle = np.sqrt(box.lower * box.upper).tolist()
@@ -21,7 +21,7 @@ def solved(problem: igpe.Problem) -> np.ndarray | None:
     m = labelled.model
     terms = [((d - v) / m.measurement_error[d]) ** 2 for d, v in m.experiment_outputs.items()]
     m.misfit = pyo.Objective(expr=sum(terms))
-    answer = igpe.solvers.Ipopt(max_iterations=3000).solve(m)
-    if not answer.status.usable:
+    answer = igpe.solvers.Ipopt(max_iterations=3000).solve(m, time_limit=limit)
+    if answer.status is not igpe.Status.CONVERGED:
         return None
     return np.array([variable.value for variable in m.unknown_parameters])

@@ -16,6 +16,11 @@ from igpe.numerics.lack_of_fit import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 
+WORSE = 1e-3  # of the objective: a model that fits worse by more does not contain the other
+SPECIAL = (
+    "Such a test assumes that the model with fewer unknowns is a special case of the other one. "
+    "igpe infers this from their names; write nested={...} for the pairs of which it is true."
+)
 FEW = 3  # pairs of nested models that each get a sentence
 CHANCE = 0.05  # of a likelihood ratio
 
@@ -53,7 +58,8 @@ def compare_models(
 
     results  a dict {name: result}; all results must be fits to the same measurements
     nested   a dict {smaller model: larger model that contains it} with the names of the models;
-             None: igpe identifies such pairs from the names of the unknowns
+             None: igpe identifies such pairs from the names of the unknowns, and assumes that
+             equal names mean equal parameters
     raises   DataError if the measurements differ, or if only some of the fits have standard
              deviations, ProblemError if there are fewer than two models, or if `nested` names a
              model that is not in `results`, Unsupported for fits with a robust loss, which is not a
@@ -79,7 +85,10 @@ def compare_models(
         _ratio(results[n], results[pairs[n]]) if n in pairs else np.nan for n in table.index
     ]
     table = table.sort_values("delta", kind="stable").rename_axis("model")
-    return ModelComparison(table, tuple(_notes(table, results)))
+    notes = list(_notes(table, results))
+    if nested is None and bool(table["p"].notna().any()):
+        notes.append(SPECIAL)
+    return ModelComparison(table, tuple(notes))
 
 
 def refuse_robust(names: Sequence[str]) -> None:
@@ -161,9 +170,13 @@ def _ratio(small: Result, large: Result) -> float:
 
 
 def _by_names(results: Mapping[str, Result]) -> dict[str, str]:
-    """Each model within the smallest one that has all its unknowns and more."""
+    """Each model within the smallest one that has all its unknowns and more, and fits no worse."""
     own = {n: _estimated(r) for n, r in results.items()}
-    larger = {name: [n for n in own if mine < own[n]] for name, mine in own.items()}
+    level = {n: r.objective + WORSE * (1 + abs(r.objective)) for n, r in results.items()}
+    larger = {
+        name: [n for n in own if mine < own[n] and results[n].objective <= level[name]]
+        for name, mine in own.items()
+    }
     return {name: min(some, key=lambda n: len(own[n])) for name, some in larger.items() if some}
 
 

@@ -74,6 +74,16 @@ def test_with_unknown_sigma_the_ratio_is_f():
     assert found.loc["b", "unknowns"] == 3
 
 
+def test_a_model_that_fits_worse_contains_no_other(results):
+    """As laws of different form whose parameters have the same names."""
+    said = " ".join(str(compare_models(results)).split())
+    assert "assumes that the model with fewer unknowns is a special case" in said
+    worse = replace(results["any slope"], objective=results["slope 0.6"].objective + 1)
+    found = compare_models(results | {"any slope": worse})
+    assert found.table["p"].isna().all()
+    assert "special case" not in str(found)
+
+
 def test_who_is_nested_can_be_said(results):
     assert compare_models(results, nested={}).table["p"].isna().all()
     with pytest.raises(ProblemError, match=r"names the models \['c'\], which are not in"):
