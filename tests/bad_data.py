@@ -27,6 +27,10 @@ TABLES: Cases = {
     ),
     "time NaN": (lambda: run(table([0, NAN, 2])), "row 1 | nan | finite time"),
     "time infinite": (lambda: run(table([0, 1, INF])), "row 2 | inf | finite"),
+    "values true or false": (
+        lambda: run(table().assign(A=[True, False, True])),
+        "True and False | not measurements | inputs=",
+    ),
     "time text": (lambda: run(table(["0", "soon", "2"])), "Column 'time' | not numbers | soon"),
     "unsorted": (lambda: run(table([0, 2, 1])), "row 2 | 1 after 2 | Sort"),
     "duplicated": (

@@ -411,14 +411,22 @@ def select_columns(
     if not chosen:
         raise DataError(f"The table has no measured column, only {columns}. Add one.")
     for name in chosen:
-        values = numbers(table, name)
-        if np.isinf(values).any():
-            raise DataError(
-                f"Column '{name}' has infinite entries. Leave missing values empty (NaN)."
-            )
-        if np.isnan(values).all():
-            raise DataError(f"Column '{name}' contains no numbers.{_instead(chosen, name)}")
+        _require_measured(table, name, chosen)
     return chosen
+
+
+def _require_measured(table: pd.DataFrame, name: str, chosen: Sequence[str]) -> None:
+    """Raise DataError for a column of `chosen` that holds no measurements."""
+    values = numbers(table, name)
+    if table[name].dtype.kind == "b":
+        raise DataError(
+            f"Column '{name}' holds True and False, which are not measurements. Leave it out with "
+            "only=[...], or name it in inputs=[...] if it was set."
+        )
+    if np.isinf(values).any():
+        raise DataError(f"Column '{name}' has infinite entries. Leave missing values empty (NaN).")
+    if np.isnan(values).all():
+        raise DataError(f"Column '{name}' contains no numbers.{_instead(chosen, name)}")
 
 
 def _instead(chosen: Sequence[str], empty: str) -> str:
