@@ -193,7 +193,7 @@ def coverage(given: argparse.Namespace) -> Iterator[Row]:
 def covering(seed: int, sigma: float | None) -> Iterator[tuple[str, str]]:
     """Which kinds of intervals hold which true parameter, for one set of measurements."""
     problem = decay(seed, sigma)
-    profiles = igpe.profile(problem, DECAY_TRUTH)
+    profiles = igpe.profile(problem, igpe.SingleShooting().estimate(problem, DECAY_TRUTH))
     drawn = igpe.bootstrap(problem, profiles, seed=seed).to_frame()
     for name, truth in DECAY_TRUTH.items():
         one, row = profiles[name], drawn.loc[name]

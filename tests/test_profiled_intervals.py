@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.estimation.profiled import LOST, _intervals, _with_interval, _with_intervals
 from igpe.results.result_data import Parameter
-from igpe.uncertainty.profile import ParameterProfile, Profiles
+from igpe.uncertainty.profile import ParameterProfile, Profiles, followed
 
 TIMES = np.linspace(0.1, 5, 25)
 
@@ -88,10 +88,10 @@ def test_an_interval_without_a_profile_holds_what_the_profiles_of_others_show(mo
     narrow = bounded(0.3, start=0.2, seed=2)
     exact = igpe.estimate(narrow).to_frame().loc["K"]
 
-    def only_first(problem, at, names, **options):
-        return igpe.profile(problem, at, "V", **options)
+    def only_first(job, values, names, most):
+        return followed(job, values, ["V"], most)
 
-    monkeypatch.setattr("igpe.estimation.profiled.profile", only_first)
+    monkeypatch.setattr("igpe.estimation.profiled.followed", only_first)
     monkeypatch.setattr("igpe.estimation.profiled._doubtful", lambda *_: ["V", "K"])
     result = igpe.estimate(narrow)
     assert result.profiled == {"V"}

@@ -84,8 +84,11 @@ def require_slopes_at_start(problem: Problem) -> None:
 
     ModelError where it has none at all.
     Where it is infinite, or where the time or a quotient is the cause, collocation may do without.
+    Doses at the start change the states before there is a slope.
     """
     for k, experiment in enumerate(problem.experiments):
+        if any(event.at == experiment.start_time for event in experiment.events):
+            continue
         ivp = compiled(problem).initial_value_problem(k, switching=True)
         box = problem.box.select(ivp.unknowns)
         found = _found_at_start(ivp, box.middle)
@@ -147,10 +150,13 @@ def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
 
 
 def _is_fixed(ivp: InitialValueProblem, operation: Any, value: Any) -> bool:
-    """Whether an operation other than a quotient is no number at the start, without unknowns."""
+    """Whether an operation other than a quotient is no number at the start, without unknowns.
+
+    Nor without inputs, which may be measured and other just after.
+    """
     at_start = ca.substitute(operation, ivp.x, ivp.start)
-    is_quotient = operation.is_op(ca.OP_DIV)
-    return bool(np.isnan(float(value)) and not is_quotient and not ca.depends_on(at_start, ivp.q))
+    moves = ca.depends_on(at_start, ca.vertcat(ivp.q, ivp.u))
+    return bool(np.isnan(float(value)) and not operation.is_op(ca.OP_DIV) and not moves)
 
 
 def _text(operation: Any, symbols: list[Any]) -> str:

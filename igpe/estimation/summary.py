@@ -546,7 +546,7 @@ def _held_by(problem: Problem, active: Sequence[str]) -> Iterator[str]:
         return
     beyond = []
     for e, instance in zip(problem.experiments, problem.instances, strict=True):
-        for name in {n for n in e.measured if any(a.startswith(f"{n} ") for a in active)}:
+        for name in [n for n in e.measured if any(a.startswith(f"{n} ") for a in active)]:
             v = (instance.over_time(name) or {})[instance.first]
             low, high = (np.inf * s if b is None else b for s, b in ((-1, v.lb), (1, v.ub)))
             values = e.measurements.of(name)[1]

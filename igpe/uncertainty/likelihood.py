@@ -164,7 +164,7 @@ def require_estimate(
     """Raise ProblemError if the optimum next to an estimate is another one.
 
     As where a result is that of a problem with other data or inputs: its values differ by more than
-    rounding, and the data all but exclude them. A result may say that it did not reach its optimum.
+    rounding, and the data all but exclude them. As well if a search ended before its optimum.
     Unsupported if bounds of states hold the estimate, which the residuals do not know.
 
     optimum  the one next to it (n,), with its errors
@@ -173,8 +173,7 @@ def require_estimate(
     x, variance = box.vector(values_of(problem, estimate)), errors.variance
     off = np.abs(x - best) / np.maximum(np.abs(x), np.abs(best) + (x == 0.0))
     k = int(np.argmax(off))
-    stopped_early = isinstance(status, Status) and (status.is_early or status in UNFINISHED)
-    if off[k] <= ROUGHLY or stopped_early or not np.isfinite(variance):
+    if off[k] <= ROUGHLY or not np.isfinite(variance):
         return
     cost, least = residuals.cost(box.clip(x)), residuals.cost(best)
     if cost is not None and least is not None and cost - least <= FARTHEST * variance:
@@ -183,6 +182,12 @@ def require_estimate(
         raise Unsupported(
             f"{owner} ignores the bounds of {', '.join(passed)}, which hold the estimate. To "
             "enforce them, write igpe.profile(..., method=igpe.Collocation())."
+        )
+    if isinstance(status, Status) and (status.is_early or status in UNFINISHED):
+        raise ProblemError(
+            f"{owner} needs an optimum, but the search for these values ended before it reached "
+            f"one: at {box.names[k]} = {x[k]:.6g}, where the data give {best[k]:.6g}. Complete it: "
+            "igpe.SingleShooting().estimate(problem, result.parameters)."
         )
     under = (
         "For other inputs, start values or events, pass the problem that has them as `under`: "

@@ -19,6 +19,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.chains import chains_of
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
+from igpe.equations.undefined import require_slopes_at_start
 from igpe.numerics.least_squares.chains import Point
 from igpe.problem.events import Event
 
@@ -535,3 +536,19 @@ def test_stretches_between_switches_count_as_work():
     assert 0 < none.stretches < known.stretches
     assert known.stretches > 6
     assert watched.stretches > 4 * 3
+
+
+def test_a_dose_at_the_start_gives_a_slope_its_value():
+    """As sqrt(A - 1) with A = 0 before a dose of 2: the check before the search must not refuse."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t, m.k = dae.ContinuousSet(initialize=times), pyo.Var(bounds=(0.01, 5))
+        m.A = pyo.Var(m.t)
+        m.dA = dae.DerivativeVar(m.A)
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * pyo.sqrt(m.A[t] - 1))
+        return m
+
+    given = {"start": {"A": 0.0}, "start_time": 0.0, "events": [Event(at=0.0, add={"A": 2.0})]}
+    run = igpe.Experiment(pd.DataFrame({"time": [0.5, 1.0], "A": [1.9, 1.8]}), **given)
+    require_slopes_at_start(igpe.Problem(build, parameters=["k"], experiments=run))

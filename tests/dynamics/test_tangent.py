@@ -125,8 +125,11 @@ def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
     assert result.adequacy.lacks
     assert "4 measurements of B lie outside of the bounds" in str(result)
     assert not any(advice in str(result.details) for advice in ("igpe.profile", "Run igpe.certify"))
-    with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):
-        igpe.profile(problem, result)
+    for door in (igpe.profile, igpe.predict, igpe.bootstrap):
+        with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):
+            door(problem, result)
+    with pytest.raises(igpe.errors.Unsupported, match=r"some are active: B <= 0\.5 at"):
+        igpe.certify(problem, result)
     kept = igpe.profile(problem, result, ["k2"], method=igpe.Collocation())["k2"]
     k2 = result.estimates[1]
     assert (k2.lower, k2.upper) == pytest.approx((kept.lower, kept.upper), rel=5e-3)

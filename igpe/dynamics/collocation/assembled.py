@@ -271,7 +271,7 @@ class Assembled:
         self.values = np.zeros(first)
 
     def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
-        """See `igpe.dynamics.collocation.mesh.begin`."""
+        """See `Transcription.begin`."""
         box = self.problem.box
         unknowns = box.mapping(box.middle) | {n: v for n, v in start.items() if n in box.names}
         self.values[: len(box)] = box.vector(unknowns)

@@ -132,7 +132,7 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
             continue
         limits, along = made
         of = np.array([n.rpartition(" at ")[0] for n in shooting.limits.names])
-        for name in fine.inequalities & set(of):
+        for name in sorted(fine.inequalities & set(of)):
             own = np.flatnonzero(of == name)
             value = limits.value[own]
             size = float(np.max(np.abs(value)))

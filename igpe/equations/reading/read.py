@@ -107,7 +107,7 @@ def read_systems(
 ) -> list[System]:
     """Translate the model as each experiment uses it; `compiled` keeps this for all later uses.
 
-    Experiments of one kind (`igpe.problem.model.kind_of`) share equations that are read once.
+    Experiments of one kind (`igpe.problem.building.kind_of`) share equations that are read once.
 
     compare  whether what was translated is compared with the model
     raises   ModelError if an equation cannot be translated, depends on time in a way that cannot be

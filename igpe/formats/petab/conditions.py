@@ -547,7 +547,7 @@ class PetabModel:
         return {n: p.nominal for n, p in self.parameters.items()}
 
     def kind_of_experiment(self, experiment: Any) -> int:
-        """Experiments of one kind have the same formulas, see `igpe.problem.model.kind_of`."""
+        """Experiments of one kind have the same formulas, see `igpe.problem.building.kind_of`."""
         return self.condition_models[experiment.name].kind
 
     def __call__(self, times: Sequence[float], experiment: Any) -> Any:

@@ -20,8 +20,9 @@ import numpy as np
 from igpe.core.arguments import Checked, Fraction, Positive
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
-from igpe.core.errors import ProblemError
+from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
+from igpe.core.names import in_words
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
@@ -330,14 +331,19 @@ def certify(
                 also differ between executors
     raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
                 the parameter values); Unsupported for implicit algebraic variables, constraints,
-                losses other than least squares, estimated standard deviations and operations
-                without an enclosure; ProblemError if bounds are missing; EstimationFailed if igpe
-                cannot enclose the solution even at single parameter values; SolverMissing if Numba
-                is not installed
+                losses other than least squares, estimated standard deviations, operations
+                without an enclosure, and results that bounds of states hold; ProblemError if
+                bounds are missing; EstimationFailed if igpe cannot enclose the solution even at
+                single parameter values; SolverMissing if Numba is not installed
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, "igpe.certify")
+    if active := getattr(estimate, "active", ()):
+        raise Unsupported(
+            f"igpe.certify does not enforce bounds of states, and some are active: "
+            f"{in_words(active)}. A proof without them would be of another optimum."
+        )
     return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
 
 
