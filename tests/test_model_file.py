@@ -54,8 +54,9 @@ def test_failures_are_told_and_leave_the_search_path_as_it_was(tmp_path):
         path.write_text(text)
         with pytest.raises(error, match=says):
             load_problem(path)
-    with pytest.raises(ProblemError, match="There is no model file"):
-        load_problem(tmp_path)
+    for place, says in (("", "is a folder"), ("missing.py", "There is no model file")):
+        with pytest.raises(ProblemError, match=says):
+            load_problem(tmp_path / place)
     assert sys.path == before
 
 

@@ -125,7 +125,7 @@ def test_what_it_cannot_do_is_refused():
 
     run = Experiment(CASE["decay"].data(), start={"A": 2.0}, start_time=0.0)
     problem = Problem(tied, parameters=["k"], experiments=run)
-    with pytest.raises(Unsupported, match=r"constraints \['end'\]; use igpe.MultipleShooting"):
+    with pytest.raises(Unsupported, match=r"constraints \['end'\]\. Use igpe\.MultipleShooting"):
         SingleShooting().estimate(problem, {})
 
 

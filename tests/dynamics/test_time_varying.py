@@ -225,7 +225,7 @@ def test_structure_judges_constants_alone():
     ("ask", "error", "says"),
     [
         (lambda p: IncrementalShooting().prepare(p), Unsupported, "Use igpe.MultipleShooting"),
-        (igpe.estimate, Unsupported, "igpe.estimate estimates constant.*MultipleShooting"),
+        (igpe.estimate, Unsupported, "igpe.estimate supports only constant.*MultipleShooting"),
         (lambda p: SingleShooting().estimate(p, {"k": 1.0}), ProblemError, r"'feed\(0\)'"),
         (lambda p: p.fixing({"feed": 1.0}), ProblemError, r"Unknown parameter names: \['feed'\]"),
     ],
