@@ -472,7 +472,8 @@ class _Course:
         self, due: Sequence[Due], by: FloatArray, crossed: frozenset[int] = frozenset()
     ) -> None:
         """Modes change and states jump, at a time with derivative `by`."""
-        self.by = self.by + np.outer(self._slopes(after=False).f, by)
+        if by.any():  # else the slope does not count, and may have no value before the event
+            self.by = self.by + np.outer(self._slopes(after=False).f, by)
         jumped = False
         for one in due:
             if one.which is not None:

@@ -155,6 +155,17 @@ def test_no_search_begins_where_the_start_has_no_slope_for_any_unknowns():
         igpe.estimate(one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t] - 2)))
 
 
+def test_a_slope_without_a_value_before_a_dose_at_the_start_does_not_count():
+    """dx/dt = -k sqrt(x - 1) from 0, with a dose of 2: x - 1 = (1 - k t / 2)^2."""
+    given = one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t] - 1))
+    times = np.linspace(0.5, 5, 10)
+    data = pd.DataFrame({"time": times, "x": 1 + (1 - 0.1 * times) ** 2})
+    dose = igpe.Event(at=0.0, add={"x": 2.0})
+    run = igpe.Experiment(data, start={"x": 0.0}, start_time=0.0, events=[dose])
+    problem = igpe.Problem(given.model, parameters={"k": (0.01, 5)}, experiments=run)
+    assert igpe.estimate(problem).parameters["k"] == pytest.approx(0.2, rel=1e-6)
+
+
 def test_algebraic_equations_with_one_difference_are_refused_before_a_search():
     """Two equations contain a - b, which says nothing of a; no values are to blame."""
     given = one_state(lambda m, t: -m.k * m.x[t])
