@@ -937,7 +937,7 @@ def test_a_parameter_that_follows_the_grid_is_named_though_the_fit_is_good():
     sharp = igpe.integrators.FiniteDifference(20, "backward_weno")
     fine = igpe.estimate(of_heating(sharp, data, sigma=0.01), certify=False)
     said = " ".join(str(fine.details).split())
-    assert re.search(r"error of the grid in space. It is about \S+ % of the standard error", said)
+    assert re.search(r"intervals in space, h changes by \S+ % of its standard error\.", said)
     assert fine.estimates[0].lower < 8 < fine.estimates[0].upper
 
 

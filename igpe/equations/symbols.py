@@ -110,9 +110,9 @@ LINES = ca.OP_ADD, ca.OP_SUB, ca.OP_NEG, ca.OP_MUL, ca.OP_DIV, ca.OP_TWICE
 
 
 def without_logarithm(expression: Any) -> Any:
-    """What a logarithm, with a known scale and offset, is taken of: it says the same.
+    """The argument of a logarithm with a known scale and offset: it holds the same information.
 
-    It has a value at 0, where many states start; any other expression stays as it is.
+    It has a value at 0, where many states start. Any other expression stays as it is.
     """
     inner = expression
     while inner.n_dep() and not inner.is_op(ca.OP_LOG):

@@ -42,17 +42,17 @@ BY_FUNCTION = "Estimate it with igpe.uncertainty.grid_error(problem, result)."
 BY_HAND = "Estimate again with twice as many intervals to see how large it is."
 LARGE = (
     "A grid in space with twice as many intervals gives {}. The intervals do not include the error "
-    "of the grid, which is larger than the standard error{}. Use a finer grid or a scheme of "
+    "of the grid, which may be larger than the standard error{}. Use a finer grid or a scheme of "
     "higher order (space=...)."
 )
 SMALL = (
-    "The intervals do not include the error of the grid in space. It is about {} of the standard "
-    "error{}, as an estimate with twice as many intervals shows."
+    "The intervals do not include the error of the grid in space. With twice as many intervals in "
+    "space, {} changes by {} of its standard error{}."
 )
 
 
 def coarse_grid(steps: Steps, settings: Settings) -> str:
-    """What to say where a grid in space misfits at the estimate; else nothing."""
+    """The sentence on a grid in space that misfits at the estimate; empty if none does."""
     at = steps.best.at
     fine = None if at is None else _refined(steps, settings, enough=FINER * at.cost)
     if at is None or fine is None or not fine.cost < FINER * at.cost:
@@ -82,8 +82,8 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     if moved:
         return replace(result, actions=(*result.actions, _moved(moved, values)))
     worst = max(shares, key=lambda name: shares[name])
-    of = f" of {worst}, and less of the others" if len(shares) > 1 else ""
-    said = SMALL.format(f"{100 * shares[worst]:.2g} %", of)
+    others = ", and the other unknowns by less" if len(shares) > 1 else ""
+    said = SMALL.format(worst, f"{100 * shares[worst] / FACTOR:.2g} %", others)
     return replace(result, notes=(*result.notes, said))
 
 

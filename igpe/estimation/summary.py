@@ -541,7 +541,7 @@ def _contradicted(problem: Problem, x: FloatArray, errors: Uncertainty) -> Itera
 
 
 def _held_by(problem: Problem, active: Sequence[str]) -> Iterator[str]:
-    """That constraints over time or bounds of states hold the optimum, and what lies beyond."""
+    """The sentence on active constraints over time and bounds of states."""
     if not active:
         return
     beyond = []

@@ -224,7 +224,7 @@ def draft(
     return Draft(_text(book, fields, starts, path), book, starts, sentence)
 
 
-SHARED = DraftStart("1.0", "assumed: give the true one, by which igpe computes concentrations")
+SHARED = DraftStart("1.0", "assumed: igpe computes concentrations with it, so give the true one")
 
 
 def _species_set(
@@ -360,6 +360,9 @@ def _place(file: Path, path: Path) -> str:
 def _reading(book: Workbook, options: Mapping[str, Any]) -> list[str]:
     """Arguments of `read_workbook`."""
     said = {k: v for k, v in options.items() if k != "names" and v not in (None, "", {})}
+    if "roles" in said:  # of what the model does not use nothing is computed
+        roles = said["roles"].items()
+        said["roles"] = {h: "ignore" if h in book.left_out else role for h, role in roles}
     texts = {
         k: _dict(v) if isinstance(v, Mapping) else str(v) if isinstance(v, bool) else quoted(v)
         for k, v in said.items()
@@ -536,7 +539,7 @@ def _by_reactions(
         "parameters": "REACTOR.parameters",
     }
     starts = {run.name: _starts(run, equations, factors, begin, unit) for run in sheet.runs}
-    species = [s for e in equations for s in e.species]
+    species = list(dict.fromkeys(s for e in equations for s in e.species))
     sources = {of[-1]: SHARED for c in sheet.measured if (of := share_of(c, species))}
     return fields, {run: each | sources for run, each in starts.items()}
 

@@ -551,7 +551,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 def takes_problem(function: Call) -> Call:
     """Let a function say how to make an `igpe.Problem` where its first argument is none.
 
-    The same for an argument `under`, unless it is None.
+    An argument `under` must be a problem or None.
     """
 
     @wraps(function)

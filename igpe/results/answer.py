@@ -484,10 +484,11 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
     """
     if off:
         it = "it" if len(off) == 1 else "them"
-        return (
-            f"Check the {'outlier' if len(off) == 1 else 'outliers'} before you change the model: "
-            f"correct {it}, leave {it} out, or write loss=igpe.losses.Huber()."
-        )
+        advice = f"correct {it} or leave {it} out."
+        if not {"limit", "whitened", "sigma_estimated"} & {*result.points}:  # no robust loss there
+            advice = f"correct {it}, leave {it} out, or write loss=igpe.losses.Huber()."
+        outliers = "outlier" if len(off) == 1 else "outliers"
+        return f"Check the {outliers} before you change the model: {advice}"
     is_known = any(a.startswith((TOO_COARSE, PRIOR)) for a in result.actions)
     return "" if is_known or result.active else "Plot the residuals and improve the model."
 

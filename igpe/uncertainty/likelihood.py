@@ -165,7 +165,7 @@ def require_estimate(
 
     As where a result is that of a problem with other data or inputs: its values differ by more than
     rounding, and the data all but exclude them. As well if a search ended before its optimum.
-    Unsupported if bounds of states hold the estimate, which the residuals do not know.
+    Unsupported if bounds of states are active there, which the residuals do not know.
 
     optimum  the one next to it (n,), with its errors
     """
@@ -180,8 +180,8 @@ def require_estimate(
         return
     if passed := passed_bounds(problem, residuals, best):
         raise Unsupported(
-            f"{owner} ignores the bounds of {', '.join(passed)}, which hold the estimate. To "
-            "enforce them, write igpe.profile(..., method=igpe.Collocation())."
+            f"{owner} ignores the bounds of {', '.join(passed)}, which are active at the estimate. "
+            "To enforce them, write igpe.profile(..., method=igpe.Collocation())."
         )
     if isinstance(status, Status) and (status.is_early or status in UNFINISHED):
         raise ProblemError(

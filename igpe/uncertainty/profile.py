@@ -300,8 +300,8 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     rise = objective_rise(base.problem, base.at, base.errors, confidence)
     if passed := passed_bounds(base.problem, base.residuals, base.x):
         raise Unsupported(
-            f"igpe.SingleShooting ignores the bounds of {', '.join(passed)}, which hold the "
-            "optimum. To enforce them, write igpe.profile(..., method=igpe.Collocation())."
+            f"igpe.SingleShooting ignores the bounds of {', '.join(passed)}, which are active "
+            "at the optimum. To enforce them, write igpe.profile(..., method=igpe.Collocation())."
         )
     profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
     base = _rougher(base, INEXACT * rise)
@@ -402,7 +402,7 @@ def followed(
     backend: Backend = Backend(),
     progress: Progress = None,
 ) -> Profiles:
-    """See `profile`; `left` integrations may be taken."""
+    """Compute the profiles with at most `left` integrations; see `profile`."""
     problem, store = job.problem, backend.store
     equations = "" if store is None else fingerprint(problem)
     series_of = "profile", 2, equations, job[1:], left

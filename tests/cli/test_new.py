@@ -213,13 +213,29 @@ def test_a_conversion_stands_for_its_species(folder):
     refused(run("new", "model.py", "--data", "my.csv", *CHAIN), *role[:1], "conversion of A")
     said = " ".join(made("--data", "my.csv", "--reaction", "A -> B", *role).split())
     assert "8 measurements of X in 1 experiment" in said
-    assert "A starts at 1.0: assumed: give the true one" in said
+    assert "A starts at 1.0: assumed: igpe computes" in said
     estimated(["k1"], RATES[:1])
     data.assign(B=b).to_csv("my.csv", index=False)
     said = made("--force", "--data", "my.csv", *CHAIN, *role)
     assert "16 measurements of X, B" in said
     assert "Not used" not in said
     estimated()
+
+
+def test_a_yield_of_one_of_two_products_stands_for_it(folder):
+    """A stands in both reactions; a conversion beside its own column is not used, nor computed."""
+    k = sum(RATES)
+    a = np.exp(-k * TIMES)
+    data = pd.DataFrame({"time": TIMES, "Y [%]": 100 * RATES[0] / k * (1 - a)})
+    data.assign(**{"X [%]": 100 * (1 - a)}).to_csv("my.csv", index=False)
+    reactions = ["--reaction", "A -> B", "--reaction", "A -> C"]
+    roles = ["--role", "X [%]=conversion of A", "--role", "Y [%]=yield of B from A"]
+    made("--data", "my.csv", *reactions, *roles)
+    estimated()
+    data.assign(**{"X [%]": 100 * (1 - a)}, A=a).to_csv("my.csv", index=False)
+    assert "Not used: 'X [%]'" in made("--force", "--data", "my.csv", *reactions, *roles)
+    found = json.loads(run("estimate", "model.py", "--json", "-").stdout)["parameters"]
+    assert found["k1"] + found["k2"] == pytest.approx(k, rel=1e-3)
 
 
 def test_doses_of_a_table_are_named_and_a_point_is_no_value(folder):

@@ -141,6 +141,25 @@ def test_an_outlier_comes_before_the_lack_of_fit_that_it_makes(pooled):
     assert said.count(off) == 1
     assert not any("improve the model" in line for line in said)
     assert any("improve the model" in line for line in actions(pooled))
+    limited = replace(pooled, points=pooled.points.assign(limit=0.0), actions=(off,))
+    assert "correct it or leave it out." in actions(limited)[1]  # no robust loss beside limits
+
+
+def test_no_outlier_is_named_beside_a_series_with_a_larger_one():
+    """A gross error that spoils its own series makes right measurements of another look wrong."""
+    time = np.arange(12.0)
+    rng = np.random.default_rng(1)
+    spoilt = np.where(time == 3, 60.0, 4 * rng.choice([-1, 1], 12))
+    other = np.where(time == 5, 7.0, rng.standard_normal(12))
+    rows = [
+        pd.DataFrame({"experiment": "1", "name": n, "time": time, "residual": r, "measured": 100.0})
+        for n, r in (("A", spoilt), ("B", other))
+    ]
+    points = pd.concat(rows, ignore_index=True).assign(sigma=1.0, fitted=100.0)
+    table = residual_table(points, float(np.sum(points["residual"] ** 2)), 20)
+    assert "outlier" not in set(table["test"])
+    alone = residual_table(points[points["name"] == "B"].reset_index(drop=True), 60.0, 10)
+    assert "outlier" in set(alone["test"])
 
 
 def test_too_few_measurements_are_not_judged():

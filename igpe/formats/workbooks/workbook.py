@@ -152,7 +152,8 @@ def share_of(q: Quantity, species: Sequence[str]) -> tuple[str, ...]:
     """The species of a conversion, or the product and the reactant of a yield; () of another."""
     product, _, reactant = (_subject_of(q) or "").partition(" from ")
     texts = [_coefficient(text)[1] for text in (product, reactant) if text]
-    return tuple(name for text in texts if (name := words.meant(text, species)))
+    names = tuple(words.meant(text, species) for text in texts)
+    return names if all(names) else ()
 
 
 def concentration(
