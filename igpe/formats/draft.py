@@ -285,16 +285,14 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
 
 def _unused(book: Workbook, starts: Starts) -> dict[str, str]:
     """Map each name that the model does not use to the reason."""
-    partial = {} if len(book.sigma) == len(book.measured) else book.sigma
-    why = "not all measured columns have standard deviations"
-    incomplete = dict.fromkeys(partial.values(), why)
+    some = () if len(book.sigma) == len(book.measured) else book.sigma.values()
+    incomplete = dict.fromkeys(some, "only some columns have standard deviations")
     given = dict.fromkeys(n for r in book.runs for n in (*r.conditions, *r.inputs))
     used = {n for own in starts.values() for n in own}
     used |= {TEMPERATURE} if _temperature(book) is not None else set()
-    conditions = dict.fromkeys(given, "a condition") | {
-        q.name: f"a condition; if it was measured: --role '{q.header}=measured'"
-        for q in book.inputs
-    }
+    measured = "a condition; if it was measured: --role '{}=measured'"
+    conditions = dict.fromkeys(given, "a condition")
+    conditions |= {q.name: measured.format(q.header) for q in book.inputs}
     conditions = {n: why for n, why in conditions.items() if n not in used}
     return {**book.left_out, **incomplete, **conditions}
 
@@ -360,9 +358,8 @@ def _place(file: Path, path: Path) -> str:
 def _reading(book: Workbook, options: Mapping[str, Any]) -> list[str]:
     """Arguments of `read_workbook`."""
     said = {k: v for k, v in options.items() if k != "names" and v not in (None, "", {})}
-    if "roles" in said:  # of what the model does not use nothing is computed
-        roles = said["roles"].items()
-        said["roles"] = {h: "ignore" if h in book.left_out else role for h, role in roles}
+    if roles := said.get("roles"):  # igpe computes nothing from columns that the model does not use
+        said["roles"] = {h: "ignore" if h in book.left_out else r for h, r in roles.items()}
     texts = {
         k: _dict(v) if isinstance(v, Mapping) else str(v) if isinstance(v, bool) else quoted(v)
         for k, v in said.items()
@@ -590,11 +587,11 @@ def _starts(
         for n, c in run.conditions.items()
         if n in species and (not unit or dimension(c.unit) in ({}, CONCENTRATION))
     }
-    made = {s for e in equations for s, n in e.net.items() if n > 0}
-    made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
+    nets = [(e, s, n) for e in equations for s, n in e.net.items()]
+    made = {s for e, s, n in nets if n > 0 or (e.reversible and s in e.right)}
     zero = DraftStart("0.0", "assumed: not measured, but formed by a reaction")
     known = {s: f for s, f in factors.items() if s in run.table.columns}
-    most = max((largest([run], s) * factor for s, factor in known.items()), default=1.0)
+    most = max((largest([run], s) * f for s, f in known.items()), default=1.0)
     return {
         s: measured_start(run, s, begin, known[s], 0.0)
         if s in known

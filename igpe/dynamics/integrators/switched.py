@@ -219,8 +219,7 @@ class _Course:
         self, of: SwitchedIntervals, k: int, q: FloatArray, shots: Shots, by: FloatArray
     ) -> None:
         self.of, self.ivp, self.local, self.q, self.shots = of, of.ivp, of.local, q, shots
-        self.k, self.by, self.n_d = k, by, by.shape[1]
-        self.derivatives = self.n_d > 0
+        self.k, self.by, self.n_d, self.derivatives = k, by, by.shape[1], by.shape[1] > 0
         assert of.ivp.switching is not None, "called only for problems with switches"
         self.given, self.n_x = of.ivp.switching, len(of.ivp.states)
         self.t, self.end = (float(v) for v in of.cut.nodes[k : k + 2])
