@@ -160,6 +160,7 @@ EACH = 16  # samples for each nonlinear parameter, until they are `samples`
 ENOUGH = 500  # residuals to judge points by
 ROUGH = 1e-4  # tolerance of a search that may lead to an optimum known
 PROMISING = 1.1  # times the best objective: points as good as that are searched from,
+BRIEF, DEFICIENT = 2.0, 1e-10  # s of a proof where so small a singular value is left
 SPARE = 2  # but only so often while they are not better than the best
 
 
@@ -253,7 +254,8 @@ class Projected:
     def _proof(
         self, problem: Separable, local: "_LocalSearches", began: float
     ) -> BranchAndBoundResult:
-        left = max(self.time_limit - (time.perf_counter() - began), 0.0)
+        limit = min(self.time_limit, BRIEF) if local.is_deficient else self.time_limit
+        left = max(limit - (time.perf_counter() - began), 0.0)
         squares = float(problem.target @ problem.target)
         limits = SearchLimits(self.gap, self.absolute * squares, left)
         return ProjectedSearch(problem, local.trial).run(local.objective, limits)
@@ -285,6 +287,21 @@ class _LocalSearches:
     def best(self) -> Fit | None:
         """The best local optimum."""
         return min(self.fits, key=lambda f: f.cost, default=None)
+
+    @property
+    def is_deficient(self) -> bool:
+        """Whether the residuals determine only combinations at the best point.
+
+        The best points are many then, and seldom can a search exclude all others near them.
+        """
+        at = None if self.best is None else self.best.at
+        if self.best is None or at is None:
+            return False
+        box = self.both[0].box
+        width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 1.0)
+        size = np.maximum(np.abs(self.best.x), 1e-3 * width)
+        singular = np.linalg.svd(at.jacobian * size, compute_uv=False)
+        return len(singular) < len(self.best.x) or bool(singular[-1] <= DEFICIENT * singular[0])
 
     @property
     def objective(self) -> float:

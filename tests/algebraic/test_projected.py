@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.base import Contribution, Regression, RouteResult
-from igpe.algebraic.projected import GlobalSolver, Projected
+from igpe.algebraic.bounds.search import ProjectedSearch
+from igpe.algebraic.projected import BRIEF, GlobalSolver, Projected
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -166,3 +167,22 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     other = Projected(gap=1e-2).seeded(5)
     assert (other.seed, other.otherwise) == (5, GlobalSolver().seeded(5))
     assert other.estimate(one).estimate.objective == pytest.approx(first.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("is_deficient", [False, True])
+def test_a_proof_is_brief_where_only_combinations_are_determined(monkeypatch, is_deficient) -> None:
+    """Of a product the best factors are many, and boxes around them never close."""
+    one = michaelis()
+    if is_deficient:
+        rate = lambda k, p: p[0] * k / (p[1] * p[2] + k)  # noqa: E731
+        one = regression(rate, (0.0, 0.1, 0.1), (10.0, 9.0, 9.0), (2.0, 0.5, 1.0))
+    asked = []
+    run = ProjectedSearch.run
+
+    def seen(self, objective, limits):
+        asked.append(limits)
+        return run(self, objective, limits)
+
+    monkeypatch.setattr(ProjectedSearch, "run", seen)
+    Projected(exchange=False).estimate(one)
+    assert (asked[0].time_limit <= BRIEF) == is_deficient
