@@ -66,12 +66,11 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     is_told = any(a.startswith(TOO_COARSE) for a in result.actions)
     if is_told or not (problem.given["space"] and len(problem.box)):
         return result
-    fine = None
+    fine, how = None, BY_FUNCTION if _is_comparable(problem) else BY_HAND
     if result.status.usable and not result.status.is_early and _states(steps) <= MOST_STATES:
         with clock.step("grid in space", "Estimating once more on a finer grid in space"):
-            fine = if_in_time(lambda: _refined(steps, settings))
+            fine, how = if_in_time(lambda: _refined(steps, settings)), BY_HAND
     if fine is None:
-        how = BY_FUNCTION if _is_comparable(problem) else BY_HAND
         return replace(result, actions=(*result.actions, UNKNOWN + how))
     values = problem.box.mapping(fine.x)
     known = [p for p in result.estimates if p.name in values and 0 < p.error < np.inf]
@@ -88,9 +87,8 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
 
 
 def _is_comparable(problem: Problem) -> bool:
-    """Whether a finer grid leaves the same unknowns and a sum of squares, without constraints."""
-    same = problem.on_finer_grid().box.names == problem.box.names
-    return same and is_plain(problem) and minimises_squares(problem)
+    """Whether `igpe.uncertainty.grid_error` knows the problem's objective."""
+    return is_plain(problem) and minimises_squares(problem)
 
 
 def _states(steps: Steps) -> int:
@@ -116,8 +114,11 @@ def _refined(steps: Steps, settings: Settings, enough: float = -np.inf) -> Fit |
     x = problem.box.vector(steps.best.estimate.parameters)
     search = GaussNewton(max_iterations=NEAR, enough=enough)
     with suppress(IgpeError, ExhaustedError):
-        finer = Residuals(problem.on_finer_grid(), settings.integrator)
-        finer.most_work = WORK
-        fit = search.fit(finer, x, problem.box)
+        finer = problem.on_finer_grid()
+        if finer.box.names != problem.box.names:  # as of parameters that vary in space
+            return None
+        residuals = Residuals(finer, settings.integrator)
+        residuals.most_work = WORK
+        fit = search.fit(residuals, x, problem.box)
         return None if fit.at is None else fit
     return None
