@@ -273,8 +273,7 @@ def test_where_no_worker_can_build_the_model_this_machine_does(tmp_path):
 def test_a_cluster_without_workers_is_no_endless_wait(when, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("igpe.tasks.run.PATIENCE", 0.5)
-    for module in ("executors", "run"):
-        monkeypatch.setattr(f"igpe.tasks.{module}.AGAIN", 0.2)
+    monkeypatch.setattr("igpe.tasks.run.AGAIN", 0.2)
     said, done = [], {}
     with (
         distributed.LocalCluster(
