@@ -84,7 +84,7 @@ class GlobalSolver:
         if not fits or not regression.box.bounded:
             return self.local.estimate(regression)
         fit, cost = fits[0], max(fits[0].cost, 1e-12)
-        size = np.maximum(np.abs(fit.x), 1e-3 * (regression.box.upper - regression.box.lower))
+        size = _sizes(fit.x, regression.box)
         try:
             model = scaled_model(regression, fit.x, size, cost)
         except ModelError as error:  # a condition, or another operation that solvers do not know
@@ -118,6 +118,12 @@ class GlobalSolver:
     def _better(self, regression: Regression, fit: Fit, point: FloatArray) -> Fit:
         refined = self.local.search.fit(regression.linearised, point, regression.box)
         return refined if refined.cost < fit.cost else fit
+
+
+def _sizes(x: FloatArray, box: Box) -> FloatArray:
+    """(n,) sizes of parameters x: their own, or a share of their range, which may be infinite."""
+    width = box.upper - box.lower
+    return np.maximum(np.abs(x), 1e-3 * np.where(np.isfinite(width), width, 1.0))
 
 
 def scaled_model(regression: Regression, at: FloatArray, size: FloatArray, cost: float) -> Any:
@@ -297,10 +303,8 @@ class _LocalSearches:
         at = None if self.best is None else self.best.at
         if self.best is None or at is None:
             return False
-        box = self.both[0].box
-        width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 1.0)
-        size = np.maximum(np.abs(self.best.x), 1e-3 * width)
-        singular = np.linalg.svd(at.jacobian * size, compute_uv=False)
+        scaled = at.jacobian * _sizes(self.best.x, self.both[0].box)
+        singular = np.linalg.svd(scaled, compute_uv=False)
         return len(singular) < len(self.best.x) or bool(singular[-1] <= DEFICIENT * singular[0])
 
     @property

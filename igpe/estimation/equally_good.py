@@ -42,7 +42,7 @@ from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
-from igpe.results.certificates import DynamicCertificate
+from igpe.results.certificates import STATE_BOUNDS, DynamicCertificate
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
 from igpe.structure.solutions import Alternatives
@@ -149,7 +149,6 @@ SWITCH = "IGPE_PROOFS"
 MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 ALIKE = 0.01  # change of weights, or of correlations, that means nothing
-NO_BOUNDS = "igpe.certify does not enforce bounds of states, and some are active"
 MOST_TURNS = 3  # of weights and the search for other optima
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 WEIGHTS_INTERRUPTED = (
@@ -408,7 +407,7 @@ def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
     if not is_open or not len(steps.problem.box):
         return result
     if result.active and is_plain(steps.problem):
-        return replace(result, unprovable=f"{NO_BOUNDS}: {', '.join(result.active)}.")
+        return replace(result, unprovable=f"{STATE_BOUNDS}: {', '.join(result.active)}.")
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
     return replace(result, unprovable=refusal(first_weighted(given)))

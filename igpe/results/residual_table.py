@@ -48,21 +48,19 @@ def residual_table(
     tests: list[tuple[str, str, Tested]] = []
     if known and degrees > 0 and math.isfinite(squares):
         tests.append(("", "", _chi_squared(squares, degrees)))
-    series = points.groupby(["experiment", "name"], sort=False)
+    series = list(points.groupby(["experiment", "name"], sort=False))
     places = [points.index.get_indexer(rows.index) for _, rows in series]
     judged = [at for at in places if np.isfinite(odd[at]).all()]
-    largest_missed = max((np.abs(odd[at]).max() for at in judged if _is_missed(odd, at)), default=0)
-    for (experiment, name), rows in series:
-        at, where = points.index.get_indexer(rows.index), (str(experiment), str(name))
+    missed = max((np.abs(odd[at]).max() for at in judged if _is_missed(odd, at)), default=-1.0)
+    for at, ((experiment, name), rows) in zip(places, series, strict=True):
+        where = str(experiment), str(name)
         if rows["residual"].abs().max() <= ROUNDING * rows["measured"].abs().max():
             continue  # rounding has a pattern of its own
         order = at[np.argsort(rows["time"].to_numpy(), kind="stable")]
         time = points["time"].to_numpy(dtype=float)[order]
         tests += [(*where, t) for t in all_tests(standard[order], time)]
-        if np.isfinite(odd[at]).all() and not _is_missed(odd, at):
-            worst = int(np.argmax(np.abs(odd[at])))
-            if abs(odd[at][worst]) < largest_missed:
-                continue  # what is farther off in another series may have caused it
+        worst = int(np.argmax(np.abs(odd[at])))
+        if missed < abs(odd[at][worst]) < np.inf:  # what is farther off elsewhere may be its cause
             p = float(outlier_p(odd[at], left)[worst])
             says = f"{_off(rows.iloc[worst], float(odd[at][worst]))}{OUTLIER}"
             tests.append((*where, Tested("outlier", float(odd[at][worst]), p, says)))

@@ -178,11 +178,7 @@ def require_estimate(
     cost, least = residuals.cost(box.clip(x)), residuals.cost(best)
     if cost is not None and least is not None and cost - least <= FARTHEST * variance:
         return
-    if passed := passed_bounds(problem, residuals, best):
-        raise Unsupported(
-            f"{owner} ignores the bounds of {', '.join(passed)}, which are active at the estimate. "
-            "To enforce them, write igpe.profile(..., method=igpe.Collocation())."
-        )
+    refuse_passed_bounds(problem, residuals, best, owner)
     if isinstance(status, Status) and (status.is_early or status in UNFINISHED):
         raise ProblemError(
             f"{owner} needs an optimum, but the search for these values ended before it reached "
@@ -199,6 +195,15 @@ def require_estimate(
         f"give {best[k]:.6g}, so the values are not an estimate of this problem. Pass the "
         "problem that was estimated and its result." + f" {under}" * (owner == "igpe.predict")
     )
+
+
+def refuse_passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray, owner: str) -> None:
+    """Raise Unsupported if states leave the bounds of their Vars at the optimum x (n,)."""
+    if passed := passed_bounds(problem, residuals, x):
+        raise Unsupported(
+            f"{owner} ignores the bounds of {', '.join(passed)}, which are active at the estimate. "
+            "To enforce them, write igpe.profile(..., method=igpe.Collocation())."
+        )
 
 
 def values_of(problem: Problem, estimate: Any) -> dict[str, float]:

@@ -16,14 +16,13 @@ from igpe.core.arguments import digest
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box, is_reached
 from igpe.core.deadline import session
-from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
+from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
 from igpe.core.markup import Rows, Shown, numbers
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at, objective_rise
-from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -42,6 +41,7 @@ from igpe.uncertainty.likelihood import (
     chosen,
     likelihood,
     quick,
+    refuse_passed_bounds,
     require_confidence,
     size_of,
     values_of,
@@ -298,11 +298,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         problem, values, method, "igpe.profile", confidence=confidence, deviations_too=True
     )
     rise = objective_rise(base.problem, base.at, base.errors, confidence)
-    if passed := passed_bounds(base.problem, base.residuals, base.x):
-        raise Unsupported(
-            f"igpe.SingleShooting ignores the bounds of {', '.join(passed)}, which are active "
-            "at the optimum. To enforce them, write igpe.profile(..., method=igpe.Collocation())."
-        )
+    refuse_passed_bounds(base.problem, base.residuals, base.x, "igpe.SingleShooting")
     profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
     base = _rougher(base, INEXACT * rise)
     residuals, before = base.residuals, base.residuals.work

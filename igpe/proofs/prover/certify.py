@@ -34,8 +34,8 @@ from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
+from igpe.results.certificates import STATE_BOUNDS, TreeBox
 from igpe.results.certificates import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
-from igpe.results.certificates import TreeBox
 from igpe.tasks.run import Backend, Workers, run
 from igpe.tasks.workers import Function, Item, Row, Work
 
@@ -341,8 +341,7 @@ def certify(
         require_start(given, problem.box, "igpe.certify")
     if active := getattr(estimate, "active", ()):
         raise Unsupported(
-            f"igpe.certify does not enforce bounds of states, and some are active: "
-            f"{in_words(active)}. A proof without them would be of another optimum."
+            f"{STATE_BOUNDS}: {in_words(active)}. A proof without them would be of another optimum."
         )
     return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
 
