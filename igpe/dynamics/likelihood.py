@@ -174,6 +174,7 @@ def errors_at(
     confidence: float = 0.95,
     *,
     active: FloatArray | None = None,
+    equations: BoolArray | None = None,
     held: BoolArray | None = None,
 ) -> Uncertainty:
     """Linearised errors of the free unknowns at an optimum x (n,).
@@ -183,7 +184,9 @@ def errors_at(
 
     at      residuals and derivative there; None where the model cannot be integrated: then nothing
             is known
-    active  (m, n) gradients of the active constraints; None: there are none
+    active  (m, n) gradients of the active constraints, of inequalities towards what they forbid;
+            None: there are none
+    equations  (m,) which of these are equations; None: all
     held    (n,) which unknowns a bound holds; None: those that `on_bounds` names
     """
     held = on_bounds(x, at, problem.box) if held is None else held
@@ -197,7 +200,8 @@ def errors_at(
         x, squares.residual, squares.jacobian,
         held=held, sigma_known=_has_unit_variance(problem),
         student=judged is not None and judged.is_estimated,
-        confidence=confidence, active=active, bounds=(problem.box.lower, problem.box.upper),
+        confidence=confidence, active=active, equations=equations,
+        bounds=(problem.box.lower, problem.box.upper),
         logarithmic=problem.box.in_logarithms,
     )  # fmt: skip
     degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))

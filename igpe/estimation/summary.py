@@ -210,7 +210,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     values, status = best.corrected.parameters, best.corrected.status
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x, None if status.is_early else at)
-    errors = errors_at(problem, x, at, confidence, active=free.rows)
+    errors = errors_at(problem, x, at, confidence, active=free.rows, equations=free.equations)
     spectral = _spectral(steps, settings, x, errors)
     errors = errors if spectral is None else spectral.errors
     runs, measured, unconfirmed = fitted(steps, settings, values)
@@ -344,8 +344,8 @@ def _optimum(
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
     found_by = SEARCHED if is_plain(problem) else CANDIDATE
-    active = tangent(problem, x, one.at).rows
-    errors = errors_at(problem, x, one.at, settings.confidence, active=active)
+    at, level, held_by = one.at, settings.confidence, tangent(problem, x, one.at)
+    errors = errors_at(problem, x, at, level, active=held_by.rows, equations=held_by.equations)
     free = None if one.at is None else free_sign_errors(problem, settings.integrator, x, errors)
     errors = errors if free is None else free.errors
     return Optimum(
@@ -392,6 +392,8 @@ def _origins(steps: Steps) -> dict[str, str]:
 def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str:
     if errors.undetermined[i]:
         return "not determined by the data"
+    if errors.tied[i]:
+        return "held by active bounds"
     if not errors.held[i] or not np.isfinite(errors.lower[i]):
         return ""
     lower = x[i] - problem.box.lower[i] < problem.box.upper[i] - x[i]

@@ -6,7 +6,9 @@
 with residuals already divided by their standard deviations; s^2 = 1 where those were given, else
 s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not move with the data:
 they are held, and their errors are not defined. Their intervals are one-sided, and no interval
-leaves the bounds: where the linearised one would, the data exclude nothing on that side. The
+leaves the bounds: where the linearised one would, the data exclude nothing on that side. Active
+inequalities hold the unknowns in the same way, on one side: intervals extend to where these let
+the linearised objective rise as far as chance explains. The
 interval of an unknown that is sought in logarithms is that of its logarithm, whose standard error
 is relative: x exp(-q s / x) to x exp(q s / x).
 """
@@ -17,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import special
-from scipy.linalg import null_space
+from scipy.linalg import null_space, solve_triangular
+from scipy.optimize import brentq, nnls
 
 from igpe.core.arrays import BoolArray, FloatArray, connected
 from igpe.core.markup import listed
@@ -67,12 +70,13 @@ SEEN = 0.1  # effect of an unknown's whole range, in these units, that is not
 class Uncertainty:
     """Errors of n unknowns.
 
-    covariance       (n, n), NaN in rows of unknowns on a bound, infinite where undetermined
+    covariance       (n, n), NaN in rows of unknowns held or tied, infinite where undetermined
     standard_error   (n,)
     lower, upper     (n,) confidence limits inside the bounds; of an unknown on a bound from there
                      to where the linearised objective has risen as far as chance explains
     confidence       e.g. 0.95
     held             (n,) which unknowns lie on a bound
+    tied             (n,) which other unknowns active inequalities hold entirely
     undetermined     (n,) which unknowns the measurements do not determine
     degrees          degrees of freedom: residuals - determined directions of unknowns not held
     variance         s^2 above
@@ -84,6 +88,7 @@ class Uncertainty:
     upper: FloatArray
     confidence: float
     held: BoolArray
+    tied: BoolArray
     undetermined: BoolArray
     degrees: int
     variance: float
@@ -99,6 +104,7 @@ def uncertainty(
     student: bool = False,
     confidence: float = 0.95,
     active: FloatArray | None = None,
+    equations: BoolArray | None = None,
     bounds: tuple[FloatArray, FloatArray] | None = None,
     logarithmic: BoolArray | None = None,
 ) -> Uncertainty:
@@ -110,6 +116,8 @@ def uncertainty(
     bounds  lower and upper ones, each (n,); None: there are none
     active  (k, n) derivative of active constraints: the unknowns move only along them, and
             V = s^2 Z (Z' J' J Z)^-1 Z' with Z their null space
+    equations  (k,) which of these are equations; the others are inequalities, whose derivative
+            points to what they forbid. None: all are
     logarithmic  (n,) unknowns whose interval is that of the logarithm; None: there are none
 
     A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
@@ -120,34 +128,53 @@ def uncertainty(
     jacobian = np.where(_matters(x, jacobian, spread, upper - lower), jacobian, 0.0)
     held = held & ~_replaceable(jacobian, held, active)
     free = np.flatnonzero(~held)
-    by_free, along = jacobian[:, free], np.eye(len(free))
-    if active is not None and len(active):
-        along = null_space(active[:, free])
-    moved = by_free @ along
-    norm = np.linalg.norm(moved, axis=0)
-    norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
-    split = directions(moved / norm)
-    root = (along / norm) @ (split.known.T / split.singular)
+    rows = np.zeros((0, len(x))) if active is None else active
+    equal = np.ones(len(rows), dtype=bool) if equations is None else equations
+    size = _sizes(jacobian[:, free])
+    along, by_equations = (_along(r[:, free] * size) for r in (rows, rows[equal]))
+    split = directions(jacobian[:, free] * size @ along)
+    root = size[:, None] * along @ (split.known.T / split.singular)
     degrees = len(residual) - len(split.known)
-    quantile, variance = _quantile(confidence, degrees if student or not sigma_known else None), 1.0
-    if not sigma_known:
-        variance = float(residual @ residual) / degrees if degrees > 0 else np.nan
+    quantile = _quantile(confidence, degrees if student or not sigma_known else None)
+    variance = (
+        1.0 if sigma_known else float(residual @ residual) / (degrees if degrees > 0 else np.nan)
+    )
     covariance = np.full((len(x), len(x)), np.nan)
     covariance[np.ix_(free, free)] = variance * (root @ root.T)
-    undetermined = np.zeros(len(x), dtype=bool)
+    undetermined, tied = np.zeros((2, len(x)), dtype=bool)
     undetermined[free] = np.sum((along @ split.lost.T) ** 2, axis=1) > RANK
     covariance[undetermined, undetermined] = np.inf
+    tied[free] = (np.sum(along**2, axis=1) <= RANK**2) & (np.sum(by_equations**2, axis=1) > RANK)
+    covariance[tied] = covariance[:, tied] = np.nan
     error = np.sqrt(np.diag(covariance))
-    below, above = -quantile * error, quantile * error
-    for i in np.flatnonzero(held) if bounds is not None else ():
-        side = 1.0 if x[i] - lower[i] <= upper[i] - x[i] else -1.0
-        step = _one_sided(residual, side * jacobian[:, i], by_free, quantile**2 * variance)
-        below[i], above[i] = sorted((0.0, side * step))
-    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else logarithmic & ~held
-    low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in (below, above))
+    shifts = np.outer([-quantile, quantile], error)
+    one_sided = held & (bounds is not None) | (not equal.all()) & ~held & ~undetermined
+    linear = _Linear(*_shortened(residual, jacobian), rows[equal], rows[~equal])
+    beyond = np.where(held, np.where(x - lower <= upper - x, -1.0, 1.0), 0.0)
+    shifts[:, one_sided] = linear.reaches(one_sided, beyond, quantile**2 * variance)
+    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else logarithmic & ~one_sided
+    low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in shifts)
     return Uncertainty(
-        covariance, error, low, high, confidence, held, undetermined, degrees, variance
+        covariance, error, low, high, confidence, held, tied, undetermined, degrees, variance
     )
+
+
+def _sizes(jacobian: FloatArray) -> FloatArray:
+    """(n,) 1 / length of each column, so that ranks do not depend on units; 1 where it is 0."""
+    norm = np.linalg.norm(jacobian, axis=0)
+    return np.asarray(1 / np.where(norm > 0, norm, 1.0))
+
+
+def _along(rows: FloatArray) -> FloatArray:
+    """(n, r) orthonormal directions that the rows (k, n) leave."""
+    return null_space(rows * _sizes(rows.T)[:, None]) if len(rows) else np.eye(rows.shape[1])
+
+
+def _shortened(residual: FloatArray, jacobian: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Residuals and their derivative in as few rows as give the same sums of squares."""
+    both = np.column_stack([jacobian, residual])
+    short = np.asarray(np.linalg.qr(both, mode="r")) if len(both) > both.shape[1] else both
+    return short[:, -1], short[:, :-1]
 
 
 def shifted(x: FloatArray, shift: FloatArray, logarithmic: BoolArray) -> FloatArray:
@@ -226,21 +253,73 @@ def _replaceable(jacobian: FloatArray, held: BoolArray, active: FloatArray | Non
     return found
 
 
-def _one_sided(residual: FloatArray, inwards: FloatArray, free: FloatArray, rise: float) -> float:
-    """How far an unknown on a bound may move inwards until the objective has risen so much.
+class _Linear(NamedTuple):
+    """A linearised problem: |J d + r|^2 is least at d = 0 of all d that constraints allow.
 
-    The objective along it is slope d + |j|^2 d^2, with j what the free unknowns cannot make up for.
-
-    inwards  (m,) derivative of the residuals;  free  (m, k) that by the free unknowns
+    residual (m,) r;  jacobian (m, n) J
+    equal, forbidden  (k, n) each: equal @ d = 0 and forbidden @ d <= 0
     """
-    j = inwards
-    if free.shape[1]:
-        norm = np.linalg.norm(free, axis=0)
-        even = free / np.where(norm > 0, norm, 1.0)
-        j = inwards - even @ np.linalg.lstsq(even, inwards, rcond=RANK)[0]
-    slope, bend = max(2 * float(residual @ j), 0.0), float(j @ j)
-    below = slope + np.sqrt(slope**2 + 4 * bend * rise)
-    return float(2 * rise / below) if below > 0 else float("inf")
+
+    residual: FloatArray
+    jacobian: FloatArray
+    equal: FloatArray
+    forbidden: FloatArray
+
+    def reaches(self, those: BoolArray, beyond: FloatArray, rise: float) -> FloatArray:
+        """(2, k) how far k unknowns move down and up until the objective has risen so much.
+
+        beyond  (n,) of those on a bound -1 or 1, on which side it lies; 0 of others
+        """
+        ends = [self._with_bound(i, beyond)._reach(rise) for i in np.flatnonzero(those)]
+        return np.reshape(ends, (-1, 2)).T
+
+    def _with_bound(self, i: np.intp, beyond: FloatArray) -> "_Linear":
+        """Unknown i as the first one, with its bound, and those that are on none."""
+        order = np.array([i, *(j for j in np.flatnonzero(beyond == 0) if j != i)])
+        bound = np.zeros((int(beyond[i] != 0), len(order)))
+        bound[:, 0] = beyond[i]
+        forbidden = np.vstack([self.forbidden[:, order], bound])
+        return _Linear(self.residual, self.jacobian[:, order], self.equal[:, order], forbidden)
+
+    def _reach(self, rise: float) -> tuple[float, float]:
+        """The same of the first unknown. The others make up for it as far as constraints let them.
+
+        With J'J = R'R and w = R d, a step t along the unknown is answered by
+        w = s + t R'^-1 e - K u, where K = R'^-1 forbidden' and multipliers u >= 0 make |w| least;
+        s = K u of the optimum itself.
+        """
+        size = _sizes(self.jacobian)
+        basis = _along(self.equal * size)
+        moved = self.jacobian * size @ basis
+        if not (np.isfinite(rise) and np.isfinite(self.residual).all()):
+            return np.nan, np.nan
+        if not moved.shape[1]:
+            return 0.0, 0.0
+        r = np.linalg.qr(np.vstack([moved, RANK * np.eye(moved.shape[1])]), mode="r")
+        sides = self.forbidden * size @ basis, [size[0] * basis[0]], [-self.residual @ moved]
+        *limits, step, slope = solve_triangular(r, np.vstack(sides).T, trans="T").T
+        k = np.column_stack(limits) * _sizes(np.column_stack(limits))
+        start = k @ nnls(k, slope)[0]
+
+        def answer(t: float, step: FloatArray) -> FloatArray:
+            goal = start + t * step
+            return np.asarray(goal - k @ nnls(k, goal)[0])
+
+        def above(t: float, step: FloatArray) -> float:
+            w = answer(t, step)
+            return float(w @ w - 2 * start @ w - rise)
+
+        def furthest(step: FloatArray) -> float:
+            length = float(np.linalg.norm(step))
+            if not (length > 0 and rise > 0) or nnls(k, step)[1] <= RANK * length:
+                return 0.0
+            t = float(np.sqrt(rise)) / length
+            while above(t, step) < 0:
+                t *= 2
+            t = brentq(above, 0.0, t, args=(step,), rtol=1e-12)
+            return float(answer(t, step) @ step)
+
+        return -furthest(-step), furthest(step)
 
 
 def ellipse(

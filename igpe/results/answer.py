@@ -50,11 +50,12 @@ KEPT = 1.25  # factor within which a ratio or product stays along intervals by p
 UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
 MOST_PERCENT = 1000.0  # a larger relative error is not printed
 NINES = 6  # digits of R²
-NOT_DETERMINED, AT_BOUND, FIXED = "not determined", "at bound", "fixed"
+NOT_DETERMINED, AT_BOUND, HELD, FIXED = "not determined", "at bound", "at active bound", "fixed"
 MARKS = {
     "": "",
     "on its lower bound": AT_BOUND,
     "on its upper bound": AT_BOUND,
+    "held by active bounds": HELD,
     "not determined by the data": NOT_DETERMINED,
     "no measured quantity depends on it": NOT_DETERMINED,
     "nothing measured depends on it": NOT_DETERMINED,  # in results that were stored earlier
@@ -247,7 +248,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
     known = [p.name for p in plain if p.name not in uncertain]
     lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in told]
-    held = [n for n, mark in marks.items() if mark == AT_BOUND]
+    held, tied = ([n for n, mark in marks.items() if mark == one] for one in (AT_BOUND, HELD))
     only, besides, paired = _ratios(result, plain, uncertain)
     poor = [p for p in plain if p.name in uncertain and p.name not in paired]
     if result.status in UNFINISHED:  # errors and intervals describe an optimum
@@ -259,10 +260,11 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     parts += [_poor(poor)] if poor else []
     parts += besides
     parts += [_named(lost, len(free), "not determined")] if lost else []
-    parts += [_named(held, len(free), "at a bound")] if held else []
+    for names, what in ((held, "at a bound"), (tied, "held by active bounds")):
+        parts += [_named(names, len(free), what)] if names else []
     parts += _correlated(result, known)
     grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
-    return sets + "; ".join(parts), "bad" if not known and not held else grade
+    return sets + "; ".join(parts), grade if known or held or tied else "bad"
 
 
 def _equally(result: ResultData) -> str:

@@ -276,8 +276,8 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         program = collocated(problem, method, values)
         x = program.x
         at = Residuals(problem, Automatic())(x)
-        active = tangent(problem, x, at).rows
-        errors = errors_at(problem, x, at, confidence, active=active)
+        free = tangent(problem, x, at)
+        errors = errors_at(problem, x, at, confidence, active=free.rows, equations=free.equations)
         rise = allowed_rise(errors, problem.sigma_known, confidence)
         far = np.maximum(errors.upper - x, x - errors.lower) / np.sqrt(INCREMENTS)
         return _Setup(

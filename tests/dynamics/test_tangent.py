@@ -143,3 +143,20 @@ def test_a_state_that_decays_towards_its_bound_holds_no_search_that_ended_early(
     residuals = Residuals(problem, Automatic())
     for x in (np.array([0.6, 1.9]), np.array([1.2, 2.2])):
         assert tangent(problem, x, residuals(x)).active == ()
+
+
+def test_unknowns_that_bounds_of_states_hold_have_the_one_sided_intervals_of_the_profile():
+    """dA = -k A, of which only A >= 0.1 at the end lets k go no further."""
+    data = pd.DataFrame({"time": TIMES, "A": np.exp(-1.1 * TIMES)})
+    run = Experiment(data, start={"A": 1.0}, sigma=0.05)
+    problem = Problem(decaying(bound=0.1), parameters=["k"], experiments=run)
+    result = igpe.estimate(problem)
+    assert result.active == ("A >= 0.1 at 3",)
+    (k,) = result.estimates
+    assert np.isnan(k.standard_error)
+    assert k.upper == pytest.approx(k.value)
+    kept = igpe.profile(problem, result, method=igpe.Collocation())["k"]
+    assert k.lower == pytest.approx(kept.lower, rel=5e-3)
+    assert result.verdict["parameters"] == "k held by active bounds"
+    assert "at active bound" in str(result)
+    assert "±" not in str(result.details).partition("Fit")[0]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import minimize_scalar
 
 from igpe.numerics.covariance import chi_squared_probability, correlation, uncertainty
 
@@ -134,3 +135,50 @@ def test_the_interval_of_a_logarithmic_unknown_is_that_of_its_logarithm():
     linear = uncertainty(x, residual, jacobian, held=held, sigma_known=True, bounds=wide)
     assert (one.lower[2], one.upper[2]) == (linear.lower[2], linear.upper[2])
     assert one.standard_error[:2] == pytest.approx((other.standard_error * scale)[:2])
+
+
+def test_intervals_beside_an_active_inequality_end_where_the_objective_has_risen_enough():
+    """Of y = a + b t with a + b <= 1, which is active: against the profile, constrained as well."""
+    t = np.linspace(0, 1, 30)
+    y = 1.0 + 0.04 * t + 0.1 * np.where(np.arange(30) % 2, 1, -1)
+    jacobian, row = np.column_stack([np.ones(30), t]) / 0.1, np.array([[1.0, 1.0]])
+
+    def squares(a, b):
+        return float(np.sum((a + b * t - y) ** 2)) / 0.01
+
+    def along(b):  # a = 1 - b
+        return squares(1 - b, b)
+
+    best = float(minimize_scalar(along).x)
+    x = np.array([1 - best, best])
+    residual = jacobian @ x - y / 0.1
+    held, is_equation = np.zeros(2, dtype=bool), np.array([True])
+    tied = uncertainty(x, residual, jacobian, held=held, sigma_known=True, active=row)
+    found = uncertainty(
+        x, residual, jacobian, held=held, sigma_known=True, active=row, equations=~is_equation
+    )
+    assert tied.standard_error == pytest.approx(found.standard_error)
+    assert found.lower[1] < tied.lower[1] - 0.1 * tied.standard_error[1]
+    for i, ends in enumerate(zip(found.lower, found.upper, strict=True)):
+        for v in ends:
+            most = 1 - v
+            free = ((y - v) @ t / (t @ t)) if i == 0 else (y - v * t).mean()
+            pair = (v, min(free, most)) if i == 0 else (min(free, most), v)
+            assert squares(*pair) - squares(*x) == pytest.approx(3.8415, rel=1e-3)
+
+
+def test_an_unknown_that_an_active_inequality_holds_has_a_one_sided_interval_and_no_error():
+    residual, jacobian = np.full(9, 0.5), np.ones((9, 1))
+    held = np.zeros(1, dtype=bool)
+    for side in (1.0, -1.0):
+        found = uncertainty(
+            np.zeros(1), -side * residual, jacobian, held=held, sigma_known=True,
+            active=np.array([[side]]), equations=held,
+        )  # fmt: skip
+        assert found.tied.all()
+        assert np.isnan(found.standard_error).all()
+        far = -side * (np.sqrt(4.5**2 + 9 * 3.8415) - 4.5) / 9
+        assert sorted([found.lower[0], found.upper[0]]) == pytest.approx(sorted([0.0, far]), 1e-4)
+    assert uncertainty(
+        np.zeros(1), residual, jacobian, held=held, sigma_known=True, active=np.ones((1, 1))
+    ).standard_error == pytest.approx(0.0)

@@ -21,7 +21,7 @@ from pyomo.common.modeling import unique_component_name
 from scipy.linalg import null_space
 from scipy.optimize import nnls
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.chains import Shooting, chains_of
@@ -47,11 +47,13 @@ INTEGRATOR = Automatic(slack=100.0)
 class Tangent(NamedTuple):
     """Directions that active constraints forbid.
 
-    rows    (k, n) their derivative by the free unknowns;  known: constraints that were looked at
+    rows    (k, n) their derivative by the free unknowns, of inequalities towards what they forbid
+    equations  (k,) which of them are equations;  known: constraints that were looked at
     active  those over time and bounds of states that hold the optimum, each with its time
     """
 
     rows: FloatArray
+    equations: BoolArray
     known: frozenset[str]
     active: tuple[str, ...] = ()
 
@@ -80,12 +82,13 @@ def tangent(problem: Problem, x: FloatArray, at: Linearised | None = None) -> Ta
                 holds = multipliers > 0
                 active = tuple(n for n, own in zip(names, holds, strict=True) if own)
                 known = fixed.known | problem.inequalities
-                return Tangent(np.vstack([fixed.rows, rows[holds]]), known, active)
+                equations = np.append(fixed.equations, np.zeros(len(active), dtype=bool))
+                return Tangent(np.vstack([fixed.rows, rows[holds]]), equations, known, active)
     return fixed
 
 
 def _without_time(problem: Problem, x: FloatArray) -> Tangent:
-    nothing = Tangent(np.zeros((0, len(x))), frozenset())
+    nothing = Tangent(np.zeros((0, len(x))), np.zeros(0, dtype=bool), frozenset())
     names = frozenset(n for starts in problem.starts for n in starts.others)
     if not names:
         return nothing
@@ -93,7 +96,7 @@ def _without_time(problem: Problem, x: FloatArray) -> Tangent:
         experiments = chains_of(problem, INTEGRATOR, 1).shootings
     except (Unsupported, ModelError):
         return nothing
-    rows = [nothing.rows]
+    rows, equations = [nothing.rows], [nothing.equations]
     for shooting in experiments:
         if shooting.limits is None:
             continue
@@ -101,11 +104,13 @@ def _without_time(problem: Problem, x: FloatArray) -> Tangent:
             return nothing
         limits, along = made
         without_time = [n in names for n in shooting.limits.names]
-        near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
+        below, above = np.abs(limits.value - limits.low), np.abs(limits.high - limits.value)
         made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
-        is_active = limits.equations | (near <= ACTIVE * made_of)
-        rows.append(along[is_active & np.array(without_time)])
-    return Tangent(np.vstack(rows), names)
+        is_active = limits.equations | (np.minimum(below, above) <= ACTIVE * made_of)
+        chosen = is_active & np.array(without_time)
+        rows.append((along * np.where(below < above, -1.0, 1.0)[:, None])[chosen])
+        equations.append(limits.equations[chosen])
+    return Tangent(np.vstack(rows), np.concatenate(equations), names)
 
 
 def _limits(shooting: Shooting, x: FloatArray) -> tuple[Limits, FloatArray] | None:
