@@ -408,7 +408,9 @@ def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
     if not is_open or not len(steps.problem.box):
         return result
     if result.active and is_plain(steps.problem):
-        return replace(result, unprovable=f"{STATE_BOUNDS}: {', '.join(result.active)}.")
+        return replace(
+            result, unprovable=f"igpe.certify {STATE_BOUNDS}: {', '.join(result.active)}."
+        )
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
     return replace(result, unprovable=refusal(first_weighted(given)))

@@ -38,7 +38,7 @@ def _per_cent(gap: float) -> str:
     return f"{100 * max(gap, 0.0):.2g}" if gap < NEAR_ALL else f"{math.floor(1e4 * gap) / 100:g}"
 
 
-STATE_BOUNDS = "igpe.certify does not enforce bounds of states, and some are active"
+STATE_BOUNDS = "does not enforce bounds of states, and some are active"
 STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 """Name of a field -> of its entry in a file, where they differ."""
 

@@ -128,8 +128,9 @@ def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
     for door in (igpe.profile, igpe.predict, igpe.bootstrap):
         with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):
             door(problem, result)
-    with pytest.raises(igpe.errors.Unsupported, match=r"some are active: B <= 0\.5 at"):
-        igpe.certify(problem, result)
+    for proof in (igpe.certify, igpe.certify_region):
+        with pytest.raises(igpe.errors.Unsupported, match=r"some are active: B <= 0\.5 at"):
+            proof(problem, result)
     kept = igpe.profile(problem, result, ["k2"], method=igpe.Collocation())["k2"]
     k2 = result.estimates[1]
     assert (k2.lower, k2.upper) == pytest.approx((kept.lower, kept.upper), rel=5e-3)

@@ -336,14 +336,23 @@ def certify(
                 bounds are missing; EstimationFailed if igpe cannot enclose the solution even at
                 single parameter values; SolverMissing if Numba is not installed
     """
+    require_provable(problem, estimate, "igpe.certify")
+    return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
+
+
+def require_provable(problem: Problem, estimate: Any, owner: str) -> None:
+    """Refuse values that a proof cannot begin with.
+
+    raises  ProblemError if a value is missing; Unsupported where bounds of states are active
+    """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
-        require_start(given, problem.box, "igpe.certify")
+        require_start(given, problem.box, owner)
     if active := getattr(estimate, "active", ()):
         raise Unsupported(
-            f"{STATE_BOUNDS}: {in_words(active)}. A proof without them would be of another optimum."
+            f"{owner} {STATE_BOUNDS}: {in_words(active)}. A proof without them would be of another "
+            "optimum."
         )
-    return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
 
 
 def _sigma_fields(held: HeldWeights | None) -> dict[str, Any]:

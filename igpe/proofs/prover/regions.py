@@ -23,13 +23,13 @@ from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.progress import Progress, Tell, teller, with_bar
 from igpe.core.status import Status
-from igpe.dynamics.shooting.base import require_start
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.prover.certify import (
     FEW,
     NOTHING_PROVED,
     certificate_fields,
     progress_report,
+    require_provable,
     what_to_prove,
 )
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
@@ -455,8 +455,6 @@ def certify_region(
     raises        ProblemError if neither standard deviations nor residuals determine the size of
                   the errors; other errors as in `igpe.certify`
     """
-    given = getattr(estimate, "parameters", estimate)
-    if given is not None:
-        require_start(given, problem.box, "igpe.certify_region")
+    require_provable(problem, estimate, "igpe.certify_region")
     proof = RegionProof(level, precision, simultaneous, time_limit)
     return proof.certify(problem, estimate, teller(progress))
