@@ -393,7 +393,7 @@ def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
     return np.asarray(np.minimum(np.sum(image**2, axis=1), 1.0))
 
 
-TIED = 1e-9  # of 1: nearer to it, rounding is all that a correlation misses
+TIED = 1e-12  # of 1: nearer to it, rounding is all that a correlation misses
 TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a tenth of their errors
 WEAK = 0.5  # relative standard error of a combination worth a sentence
 PART = 0.2  # of the largest component: what belongs to a direction in words
@@ -437,23 +437,36 @@ def combinations(x: FloatArray, covariance: FloatArray) -> list[Combination]:
 def strongly_correlated(covariance: FloatArray) -> list[tuple[list[int], str]]:
     """Groups of unknowns with correlations beyond 0.99, and the strongest one in each.
 
-    With digits up to the first that is no nine: 0.998, 0.99993; of unknowns tied by a constraint 1.
+    With digits up to the first that is no nine: 0.998, 0.99993. Of 1 are those that are `linked`.
     """
     related = np.abs(np.nan_to_num(correlation(covariance)))
-    pairs = np.argwhere(np.triu(related, 1) > TWINS).tolist()
+    related[related > 1 - TIED] = 0.0
     groups = []
-    for members in sorted(sorted(group) for group in connected(pairs)):
+    for members in _groups(related > TWINS):
         strongest = np.max(np.triu(related[np.ix_(members, members)], 1))
-        digits = max(2, int(np.ceil(-np.log10(max(1 - strongest, TIED)))))
-        is_tied = 1 - strongest < TIED
-        groups.append((members, "1" if is_tied else f"{strongest:.{digits}f}"))
+        groups.append((members, f"{strongest:.{max(2, int(np.ceil(-np.log10(1 - strongest))))}f}"))
     return groups
 
 
+def linked(covariance: FloatArray) -> list[list[int]]:
+    """Groups of unknowns that active constraints link: their correlation is 1."""
+    return _groups(np.abs(np.nan_to_num(correlation(covariance))) > 1 - TIED)
+
+
+def _groups(related: BoolArray) -> list[list[int]]:
+    pairs = np.argwhere(np.triu(related, 1)).tolist()
+    return sorted(sorted(group) for group in connected(pairs))
+
+
 def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) -> list[str]:
-    """Unknowns that are strongly correlated, and the poorest combination."""
+    """Unknowns that are linked or strongly correlated, and the poorest combination."""
     groups = strongly_correlated(covariance)
     sentences = [
+        f"Active bounds or constraints link {listed([names[i] for i in members])}: one of them "
+        "determines the others."
+        for members in linked(covariance)[:MOST]
+    ]
+    sentences += [
         f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the data "
         "determine a combination of them better than any one of them alone."
         for members, strongest in groups[:MOST]
@@ -462,7 +475,7 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
         sentences.append(
             f"{len(groups) - MOST} other groups of unknowns are also strongly correlated."
         )
-    every = combinations(x, covariance)
+    every = [one for one in combinations(x, covariance) if one.error > 0]
     if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
         sentences.append(
             f"The combination with the largest standard error: {_moved(names, every[0])}. With the "

@@ -124,6 +124,7 @@ def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
     assert result.active[0].startswith("B <= 0.5 at ")
     assert result.adequacy.lacks
     assert "4 measurements of B lie outside of the bounds" in str(result)
+    assert result.verdict["parameters"].endswith("k1 and k2 linked by active bounds")
     assert not any(advice in str(result.details) for advice in ("igpe.profile", "Run igpe.certify"))
     for door in (igpe.profile, igpe.predict, igpe.bootstrap):
         with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):

@@ -30,9 +30,13 @@ def test_a_negative_correlation_has_its_sign_in_the_direction():
     assert "k2 +20 %, kc -20 %" in told[1] or "k2 -20 %, kc +20 %" in told[1]
 
 
-def test_unknowns_that_a_constraint_ties_have_a_correlation_of_one():
+def test_unknowns_that_a_constraint_links_are_not_called_correlated():
     told = weak_sentences(NAMES, np.array([2.0, 4.0, 100.0]), covariance(1 - 1e-13))
-    assert told[0].startswith("k2 and kc are strongly correlated (1): ")
+    assert told == [
+        "Active bounds or constraints link k2 and kc: one of them determines the others."
+    ]
+    near = weak_sentences(NAMES, np.array([2.0, 4.0, 100.0]), covariance(1 - 1e-10))
+    assert near[0].startswith("k2 and kc are strongly correlated (0.9999999999): ")
 
 
 def test_nothing_is_said_of_what_is_well_determined():
