@@ -440,7 +440,13 @@ def test_only_a_product_is_determined(product):
     assert table["estimate"].prod() == pytest.approx(0.5, abs=0.02)
     assert list(table["remark"]) == ["not determined by the data"] * 2
     assert np.isinf(table["standard_error"]).all()
-    assert "Parameters  k1 and k2 only as k1*k2\n" in str(product)
+    (one,) = product.combined
+    assert one.functions == ("k1*k2",)
+    (value,), (error,) = one.values, one.standard_errors
+    assert value == pytest.approx(table["estimate"].prod())
+    assert abs(value - 0.5) < 3 * error < 0.06
+    shown = re.search(r"k1 and k2 only as k1\*k2 = (.+) ± (.+)\n", str(product))
+    assert [float(v) for v in shown.groups()] == pytest.approx([value, error], rel=0.05)
     assert str(product).count("  not determined\n") == 2
 
 

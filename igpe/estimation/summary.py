@@ -16,7 +16,7 @@ from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, listed
 from igpe.core.names import in_words
-from igpe.dynamics.likelihood import errors_at, of_measurements
+from igpe.dynamics.likelihood import errors_at, of_measurements, with_information
 from igpe.dynamics.shooting.base import (
     AT_BOUND,
     EXCESS,
@@ -29,6 +29,7 @@ from igpe.dynamics.shooting.correlations import correlation_remarks, likelihood_
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import FAR_OFF, assumed_sizes
 from igpe.dynamics.shooting.tangent import Tangent, tangent
+from igpe.estimation.determined import combined
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import LATER, Steps
@@ -87,17 +88,18 @@ class Ranked(NamedTuple):
 
 def rank_notes(
     problem: Problem,
+    x: FloatArray,
     jacobian: FloatArray,
     errors: Uncertainty,
-    free: Uncertainty,
     *,
+    free: Uncertainty,
     sets: Sequence[FloatArray] = (),
     several: Sequence[Alternatives] | None = None,
 ) -> Ranked:
     """Compare what the errors call undetermined with the verdicts of `igpe.check`.
 
+    x         (n,) the unknowns at the optimum, with their errors
     jacobian  (n_residuals, n) of the weighted residuals, priors included
-    errors    of the unknowns at the optimum
     free      the same as if no unknown were on a bound
     sets      values (n,) of the estimate and of every other optimum of the result; none: they are
               not compared with the number of sets that `igpe.check` counts
@@ -146,7 +148,10 @@ def rank_notes(
     if sets and exact.names(Identifiable.YES) and not exact.doubtful:
         several = alternatives(problem) if several is None else several
         notes += [_fewer(one, problem.box, sets) for one in several]
-    return Ranked(tuple(note for note in notes if note), _combined(exact))
+    return Ranked(
+        tuple(note for note in notes if note),
+        combined(exact, problem.box.names, x, jacobian, errors),
+    )
 
 
 def _exact(problem: Problem, *, count: bool) -> Identifiability:
@@ -164,17 +169,6 @@ def alternatives(problem: Problem) -> tuple[Alternatives, ...]:
         ()
         if problem.time_varying or problem.has_spectra
         else _exact(problem, count=True).alternatives
-    )
-
-
-def _combined(exact: Identifiability) -> tuple[Combined, ...]:
-    """Unknowns that cannot be told apart, where that is not in doubt."""
-    if exact.doubtful or exact.left_out:
-        return ()
-    freeing = [{exact.measure.get(n, ()) for n in one.unknowns} for one in exact.combinations]
-    return tuple(
-        Combined(one.unknowns, one.functions, one.nothing, *sets if len(sets) == 1 else ())
-        for one, sets in zip(exact.combinations, freeing, strict=True)
     )
 
 
@@ -336,7 +330,8 @@ def _rank(
     others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
     sets = [] if steps.structure.is_linear else [x, *others]
     known = steps.several
-    return rank_notes(problem, at.jacobian, errors, off_bounds, sets=sets, several=known)
+    jacobian = with_information(problem, at).jacobian
+    return rank_notes(problem, x, jacobian, errors, free=off_bounds, sets=sets, several=known)
 
 
 def _optimum(

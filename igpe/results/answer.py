@@ -63,6 +63,7 @@ MARKS = {
 }
 """Remark of a `Parameter` -> its mark in the table."""
 LABELLED = '<b style="display:inline-block;min-width:7em">'
+COMBINED = "in combination"
 PROVE = "igpe.certify(problem, result)"
 COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
 
@@ -334,10 +335,9 @@ def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str
     parts, told = [], set()
     for one in result.combined:
         if set(one.unknowns) <= set(lost) and not one.nothing:
-            how = listed(one.functions) if one.functions else "in combination"
             names = f"{len(one.unknowns)} unknowns"
             names = listed(one.unknowns) if len(one.unknowns) <= MOST_NAMED else names
-            parts.append(f"{names} only as {how}" if one.functions else f"{names} only {how}")
+            parts.append(f"{names} only {f'as {one.sentence}' if one.functions else COMBINED}")
             told |= set(one.unknowns)
     return parts, told
 

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns
+from igpe.core.markup import listed, number
 from igpe.core.names import Suggesting
 from igpe.core.status import Status
 from igpe.numerics.covariance import combinations, correlation, ellipse
@@ -79,12 +81,29 @@ class Combined:
     nothing    whether no combination of the unknowns is determined
     measure    sets of quantities; measuring all quantities of one set in addition would determine
                all these unknowns
+    values     of the functions at the estimate, with their `standard_errors`; empty for
+               functions with constants that igpe does not know, such as "k*exp(c*E)"
     """
 
     unknowns: tuple[str, ...]
     functions: tuple[str, ...] = ()
     nothing: bool = False
     measure: tuple[tuple[str, ...], ...] = ()
+    values: tuple[float, ...] = ()
+    standard_errors: tuple[float, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The functions with their values and standard errors: "k1*k2 = 0.502 ± 0.011"."""
+        sizes = map(_size, self.values, self.standard_errors)
+        parts = [f"{f}{size}" for f, size in zip_longest(self.functions, sizes, fillvalue="")]
+        return listed(parts)
+
+
+def _size(value: float, error: float) -> str:
+    if not math.isfinite(value) or math.isinf(error):
+        return ""
+    return f" = {number(value, error)}" + f" ± {error:.2g}" * math.isfinite(error)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from igpe.core.arrays import connected
+from igpe.core.arrays import FloatArray, connected
 from igpe.structure.sensitivity_rows import ExactRows
 from igpe.structure.series.field import (
     Echelon,
@@ -48,16 +48,30 @@ class IdentifiableCombination:
     directions  in how many independent ways they may change unseen
     functions   what can be determined of them: "k1*s1", "p1 + p3"; empty if nothing can, or if it
                 has no simple form
+    exponents   of the unknowns in each function, where these are products; else empty
+    factors     the same where they are sums
     """
 
     unknowns: tuple[str, ...]
     directions: int
     functions: tuple[str, ...] = ()
+    exponents: tuple[tuple[int, ...], ...] = ()
+    factors: tuple[tuple[int, ...], ...] = ()
 
     @property
     def nothing(self) -> bool:
         """Whether the outputs tell nothing of them."""
         return self.directions == len(self.unknowns)
+
+    def at(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values (k,) of products or sums at the unknowns x (n,), and their derivative (k, n)."""
+        if self.factors:
+            by = np.array(self.factors, dtype=float)
+            return by @ x, by
+        powers = np.reshape(np.array(self.exponents, dtype=float), (-1, len(x)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.prod(x**powers, axis=1)
+            return values, values[:, None] * powers / x
 
 
 def combinations(
@@ -74,26 +88,32 @@ def combinations(
     for part in sorted(sorted(part) for part in connected(links)):
         own = tuple(names[i] for i in part)
         directions = len(part) - sum(pivot in part for pivot in form.pivots)
-        known = _functions(rows, part, own, directions) if directions < len(part) else ()
-        result.append(IdentifiableCombination(own, directions, known))
+        one = IdentifiableCombination(own, directions)
+        result.append(one if one.nothing else _with_functions(one, rows, part))
     return tuple(result)
 
 
-def _functions(
-    rows: ExactRows, part: list[int], names: Sequence[str], directions: int
-) -> tuple[str, ...]:
+def _with_functions(
+    one: IdentifiableCombination, rows: ExactRows, part: list[int]
+) -> IdentifiableCombination:
+    names, directions = one.unknowns, one.directions
     for scaling, word in ((True, _product), (False, _sum)):
         basis = _weights(rows, part, scaling=scaling)
         if len(basis) == directions:
-            return tuple(word(exponents, names) for exponents in _simplest(basis))
+            whole = _simplest(basis)
+            numbers = tuple(map(tuple, whole))
+            functions = tuple(word(numbers_of, names) for numbers_of in whole)
+            exponents, factors = (numbers, ()) if scaling else ((), numbers)
+            return replace(one, functions=functions, exponents=exponents, factors=factors)
     symmetry = _mixed(rows, part) if directions == 1 else None
     if symmetry is None:
-        return ()
+        return one
     (first, *others), scaled = symmetry  # c is a known number in each
-    return (
+    functions = (
         *(f"{names[i]} + c*{names[first]}" for i in others),
         *(f"{names[i]}*exp(c*{names[first]})" for i in scaled),
     )
+    return replace(one, functions=functions)
 
 
 def _weights(rows: ExactRows, part: list[int], *, scaling: bool) -> Weights:

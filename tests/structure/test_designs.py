@@ -63,7 +63,8 @@ def notes(case, jacobian, held=(False, False)):
             x, residual, jacobian, held=np.array(held), sigma_known=True, bounds=bounds
         )
 
-    return rank_notes(problem, jacobian, errors(held), errors((False, False))).notes
+    x, free = np.ones(2), errors((False, False))
+    return rank_notes(problem, x, jacobian, errors(held), free=free).notes
 
 
 def test_rank_of_the_data_and_verdicts_are_compared():
