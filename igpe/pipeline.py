@@ -51,7 +51,7 @@ from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, itera
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_outputs_at_start
-from igpe.equations.undefined import require_slopes_at_start
+from igpe.equations.undefined import require_slopes_at_start, undefined_at_starts
 from igpe.estimation.equally_good import (
     with_other_optima,
     with_own_weights,
@@ -526,11 +526,14 @@ def _refined_best(
             best = best if best.polished else refine(problem, residuals, first)
             paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
     if best is None:
+        cause = undefined_at_starts(problem, first.parameters) or (
+            f" The first attempt ended with the status: {first.status.value} Check the bounds and "
+            "the start values, and simulate the model at plausible parameters: "
+            "igpe.simulate(problem, {...})."
+        )
         raise EstimationFailed(
             f"Step 5 could not correct any of the {len(paths)} candidates, and shooting cannot "
-            "integrate the model at any of them. The first attempt ended with the status: "
-            f"{first.status.value} Check the bounds and the start values, and simulate the model "
-            "at plausible parameters: igpe.simulate(problem, {...}).",
+            f"integrate the model at any of them.{cause}",
             first.status,
         )
     return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)

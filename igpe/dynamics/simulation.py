@@ -67,11 +67,12 @@ def simulate(
         problem = problem.reporting([*tied])  # so that they meet the constraints to rounding
     runs = simulate_all(problem, integrator, values, grids)
     tables = []
-    for e, (ivp, run) in zip(problem.experiments, runs, strict=True):
+    for k, (e, (ivp, run)) in enumerate(zip(problem.experiments, runs, strict=True)):
         if not run.status.usable:
+            at_start = undefined_at_start(problem, k, values)
             raise EstimationFailed(
                 f"Experiment {e.name} could be integrated only to time {run.reached:g} instead of "
-                f"{run.times[-1]:g}. {run.reason}{_undefined(ivp, run, values)}",
+                f"{run.times[-1]:g}. {run.reason}{at_start or _undefined(ivp, run, values)}",
                 run.status,
             )
         if left := beyond_bounds(ivp, run):
@@ -135,8 +136,6 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     if not len(rows):
         return ""
     q = np.array([values[n] for n in ivp.unknowns], dtype=float)
-    if at_start := undefined_at_start(ivp, q):
-        return at_start
     here = rows[-1]
     undefined = undefined_ahead(ivp, run.times[here], run.states[here], q, run.times[-1])
     if undefined is None:

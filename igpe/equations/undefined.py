@@ -3,6 +3,8 @@
 For messages about integrations that failed.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -12,17 +14,19 @@ import pyomo.environ as pyo
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, ProblemError
 from igpe.equations.compiled import compiled
-from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.translate import to_pyomo
+from igpe.problem.plausibility import CELSIUS, warnings_about
 from igpe.problem.problem import Problem
 
 AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 LONGEST = 60  # characters of an operation that a sentence shows
-NOWHERE = (
-    "The slope of '{}' divides by 0 whatever the values are. The algebraic equations do not "
-    "determine all their variables, or an equation divides by an input that is 0. With a grid in "
-    "space, two equations may contain the same difference: choose another scheme (space=...)."
+NOWHERE = "The slope of '{}' divides by 0 whatever the values are. {}"
+CAUSES = (
+    "The algebraic equations do not determine all their variables, or an equation divides by an "
+    "input that is 0. With a grid in space, two equations may contain the same difference: choose "
+    "another scheme (space=...)."
 )
 MOST_NAMES = 4  # variables whose values a sentence gives
 
@@ -73,10 +77,20 @@ def undefined_ahead(
     return None
 
 
-def undefined_at_start(ivp: InitialValueProblem, q: FloatArray) -> str:
-    """Which slope has no finite value at the start, and what to do; empty if all have one."""
-    found = _found_at_start(ivp, q)
-    return "" if found is None else _sentence(ivp, found)
+def undefined_at_start(problem: Problem, k: int, values: Mapping[str, float]) -> str:
+    """Which slope of experiment `k` has no finite value at the start, and what to do.
+
+    Empty if all have one. For messages about an integration that failed: 0/0, which rests at 0, is
+    none here.
+    """
+    found = _found_at_start(problem, k, values, as_written=True)
+    return "" if found is None else _sentence(problem, k, found)
+
+
+def undefined_at_starts(problem: Problem, values: Mapping[str, float]) -> str:
+    """The same of the first experiment with such a slope."""
+    runs = range(len(problem.experiments))
+    return next(filter(None, (undefined_at_start(problem, k, values) for k in runs)), "")
 
 
 def require_slopes_at_start(problem: Problem) -> None:
@@ -84,25 +98,39 @@ def require_slopes_at_start(problem: Problem) -> None:
 
     ModelError where it has none at all.
     Where it is infinite, or where the time or a quotient is the cause, collocation may do without.
-    Doses at the start change the states before there is a slope.
     """
-    for k, experiment in enumerate(problem.experiments):
-        if any(event.at == experiment.start_time for event in experiment.events):
-            continue
-        ivp = compiled(problem).initial_value_problem(k, switching=True)
-        box = problem.box.select(ivp.unknowns)
-        found = _found_at_start(ivp, box.middle)
+    middle = problem.box.mapping(problem.box.middle)
+    for k in range(len(problem.experiments)):
+        found = _found_at_start(problem, k, middle)
         if found is None:
             continue
-        if found.is_nowhere:
-            raise ModelError(NOWHERE.format(found.state))
-        if found.is_fixed and not found.of_time:
-            run = f"Experiment '{experiment.name}':" * (len(problem.experiments) > 1)
-            raise ProblemError(f"{run}{_sentence(ivp, found)}".strip())
+        if found.is_nowhere and not found.operation:
+            raise ModelError(NOWHERE.format(found.state, _celsius(problem) or CAUSES))
+        if found.is_nowhere or (found.is_fixed and not found.of_time):
+            raise ProblemError(_sentence(problem, k, found).strip())
 
 
-def _found_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None:
-    """The first slope without a finite value at the start."""
+def _found_at_start(
+    problem: Problem, k: int, values: Mapping[str, float], *, as_written: bool = False
+) -> Undefined | None:
+    """The first slope of experiment `k` without a finite value at the start.
+
+    Doses at the start change the states before there is a slope.
+    """
+    experiment = problem.experiments[k]
+    if any(event.at == experiment.start_time for event in experiment.events):
+        return None
+    ivp = compiled(problem).initial_value_problem(k, switching=True)
+    ivp = replace(ivp, f=ivp.written) if as_written else ivp
+    q = np.array([values[n] for n in ivp.unknowns], dtype=float)
+    found = _first_at_start(ivp, q)
+    if found is None or not found.is_nowhere:
+        return found
+    named = _with_named_inputs(problem, k)  # numbers are folded: what divides by 0 is gone
+    return found if named is None else _first_at_start(named, q) or found
+
+
+def _first_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None:
     if ivp.rest is not None:
         return None
     start = ca.Function("start", [ivp.q], [ca.densify(ivp.start)])
@@ -111,17 +139,32 @@ def _found_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None
     return None if found is None or found.time > ivp.t0 else found
 
 
-def _sentence(ivp: InitialValueProblem, found: Undefined) -> str:
+def _with_named_inputs(problem: Problem, k: int) -> InitialValueProblem | None:
+    """The initial value problem with the inputs that are numbers as symbols; None without any."""
+    experiment, system = problem.experiments[k], compiled(problem).systems[k]
+    numbers = frozenset(n for n, v in experiment.inputs.items() if isinstance(v, float))
+    posed = initial_value_problem(problem, experiment, system.flow or system, constants=numbers)
+    return posed.shared
+
+
+def _sentence(problem: Problem, k: int, found: Undefined) -> str:
+    start = problem.experiments[k].start_time
+    run = f" of experiment '{problem.experiments[k].name}'" * (len(problem.experiments) > 1)
     cause = f": {found.operation} is undefined at {found.values}" * bool(found.operation)
     advice = (
         "Let the experiment start later: pass start_time=... and omit the measurements before it."
         if found.of_time
         else "Check the start values and this equation."
     )
-    return (
-        f" At the start, t = {ivp.t0:g}, the slope of '{found.state}' has no finite value{cause}. "
-        f"{advice}"
-    )
+    if found.is_nowhere:
+        advice = "Correct these inputs, or write the equation so that it has a value there."
+    words = f" At the start{run}, t = {start:g}, the slope of '{found.state}' has no finite value"
+    return f"{words}{cause}. {_celsius(problem) or advice}"
+
+
+def _celsius(problem: Problem) -> str:
+    """Warnings of temperatures that are not in kelvin."""
+    return " ".join(one for one in warnings_about(problem) if CELSIUS in one)
 
 
 def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
@@ -132,6 +175,10 @@ def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
     columns = [ivp.t, ivp.x, ivp.u, ivp.q]
     symbols, values = ca.vertcat(*columns), np.concatenate([np.ravel(v) for v in at])
     cause = _operation(ivp.written[k], symbols, values)
+    varying = [u for i, u in enumerate(ca.vertsplit(ivp.u)) if i not in ivp.constants]
+    moving = ca.vertcat(ivp.t, ivp.x, ivp.q, *varying)
+    if cause is not None and cause.is_op(ca.OP_DIV) and not ca.depends_on(cause.dep(1), moving):
+        cause = 1 / cause.dep(1)
     operation = cause if cause is not None and cause.n_dep() else None
     shown = ca.symvar(operation) if operation is not None else ca.vertsplit(ivp.x)
     numbers = ca.Function("numbers", [symbols], [ca.vertcat(*shown)])
@@ -145,7 +192,7 @@ def _undefined(ivp: InitialValueProblem, k: int, at: list[Any]) -> Undefined:
         of_time=operation is not None and bool(ca.depends_on(operation, ivp.t)),
         is_fixed=operation is not None
         and _is_fixed(ivp, operation, ca.Function("operation", [symbols], [operation])(values)),
-        is_nowhere=cause is not None and cause.is_constant(),
+        is_nowhere=cause is not None and not ca.depends_on(cause, moving),
     )
 
 

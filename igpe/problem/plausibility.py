@@ -34,6 +34,7 @@ from igpe.problem.units import unit_name
 
 GAS_CONSTANTS = {8.314: "J/mol", 8.314e-3: "kJ/mol", 1.987: "cal/mol", 1.987e-3: "kcal/mol"}
 NEAR = 2e-3  # relative difference of a number that is still the gas constant
+CELSIUS = "looks like degrees Celsius"
 COLDEST = 150.0  # K: below it a temperature is more likely one in degrees Celsius
 WEAK, STRONG = 0.5, 300.0  # E / (R T): outside, a rate hardly depends on T, or is 0
 SUMS = (expr.SumExpression, expr.LinearExpression, expr.NPV_SumExpression)
@@ -249,15 +250,15 @@ class _Quantities:
         if gas is None or len(temperatures) != 1:
             return
         name, _, kelvin = temperatures[0]
-        if 0 < kelvin < COLDEST:
+        if kelvin < COLDEST:
             yield (
                 name,
                 f"'{name}' is at most {kelvin:g}, but an Arrhenius factor needs kelvin. The value "
-                f"looks like degrees Celsius. Give '{name}' in kelvin (add 273.15).",
+                f"{CELSIUS}. Give '{name}' in kelvin (add 273.15).",
             )
             return
         energies = [q for q, divides in known if not divides]
-        if len(energies) != 1 or kelvin <= 0:
+        if len(energies) != 1:
             return
         plain = 1.0  # size of the product of the plain numbers, without the gas constant
         for f in term:

@@ -67,7 +67,7 @@ def refine(
     """
     at = residuals(problem.box.vector(rough.parameters))
     if at is None:
-        why = _lost(residuals, problem.box.vector(rough.parameters))
+        why = _lost(problem, residuals, rough.parameters)
         lost = f"The model could not be integrated at the estimate.{why}"
         refined = Refined(rough, None, (lost,))
     elif not len(problem.box):
@@ -81,13 +81,15 @@ def refine(
     return refined._replace(notes=(*refined.notes, *residuals.slow))
 
 
-def _lost(residuals: Residuals, x: FloatArray) -> str:
-    """Why the problem could not be integrated at x (n,)."""
+def _lost(problem: Problem, residuals: Residuals, values: Mapping[str, float]) -> str:
+    """Why the problem could not be integrated at these values."""
     broken = residuals.broken
     if broken is None:
         return ""
-    run = next((one for one in residuals.runs if one.name == broken.experiment), None)
-    at_start = "" if run is None else undefined_at_start(run.ivp, x[run.index])
+    names = [e.name for e in problem.experiments]
+    at_start = ""
+    if broken.experiment in names:
+        at_start = undefined_at_start(problem, names.index(broken.experiment), values)
     return f" {broken.sentence}{at_start}"
 
 

@@ -130,9 +130,9 @@ def test_a_power_of_time_that_is_infinite_at_the_start(method):
 @pytest.mark.parametrize(
     ("slope", "cause"),
     [
-        (lambda m, t: -pyo.sqrt(m.x[t] - 3 * m.k), "sqrt(x - 3.0) is undefined at x = 1."),
+        (lambda m, t: -pyo.sqrt(m.x[t] - 3 * m.k), "sqrt(x - 3.0*k) is undefined at x = 1, k = 1."),
         (lambda m, t: -pyo.log(m.x[t] - 1) * m.k, "log(x - 1.0) is undefined at x = 1."),
-        (lambda m, t: -m.k / (m.x[t] - 1), "1/(x - 1.0) is undefined at x = 1."),
+        (lambda m, t: -m.k / (m.x[t] - 1), "k/(x - 1.0) is undefined at k = 1, x = 1."),
         (
             lambda m, t: pyo.Expr_if(m.x[t] > 2, 1.0, pyo.sqrt(m.x[t] - 2) * m.k),
             "sqrt(x - 2.0) is undefined at x = 1.",
@@ -153,6 +153,55 @@ def test_no_search_begins_where_the_start_has_no_slope_for_any_unknowns():
     )
     with pytest.raises(ProblemError, match=sentence):
         igpe.estimate(one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t] - 2)))
+
+
+def clamped(law, inputs):
+    """x' = law(m, t) with the input V, one experiment for each."""
+    given = one_state(lambda m, t: -m.k * m.x[t])
+
+    def model(times):
+        m = given.model(times)
+        m.V = pyo.Param(m.t, mutable=True, default=1.0)
+        del m.rate
+        m.rate = pyo.Constraint(m.t, rule=law)
+        return m
+
+    times = np.linspace(0.5, 5, 10)
+    data = pd.DataFrame({"time": times, "x": 0.3 * np.exp(-0.2 * times)})
+    runs = [
+        Experiment(data, name=f"run {i}", start={"x": 0.3}, start_time=0.0, inputs=one)
+        for i, one in enumerate(inputs)
+    ]
+    return Problem(model, parameters={"k": (0.01, 5)}, experiments=runs)
+
+
+def test_an_input_at_which_a_slope_has_no_value_is_named_with_its_experiment():
+    def law(m, t):
+        return m.dx[t] == -m.k * m.x[t] * (10 - m.V[t]) / (pyo.exp((10 - m.V[t]) / 10) - 1)
+
+    problem = clamped(law, [{"V": 30.0}, {"V": 10.0}])
+    sentence = (
+        r"^At the start of experiment 'run 1', t = 0, the slope of 'x' has no finite value: "
+        r"1/\(exp\(.*\) - 1.0\) is undefined at V = 10. Correct these inputs, or write the equation"
+    )
+    with pytest.raises(ProblemError, match=sentence):
+        igpe.estimate(problem)
+
+
+def test_where_nothing_can_be_integrated_the_operation_is_named():
+    sentence = r"any of them. At the start, t = 0, the slope of 'x' has no finite value: "
+    with pytest.raises(
+        EstimationFailed, match=sentence + r"\(x - 2.0\)\*\*k is undefined at x = 1"
+    ):
+        igpe.estimate(one_state(lambda m, t: -((m.x[t] - 2) ** m.k)))
+
+
+def test_degrees_celsius_are_named_where_they_divide_by_zero():
+    def law(m, t):
+        return m.dx[t] == -1e9 * m.k * pyo.exp(-5e4 / (8.314 * m.V[t])) * m.x[t]
+
+    with pytest.raises((ModelError, ProblemError), match="looks like degrees Celsius"):
+        igpe.estimate(clamped(law, [{"V": 0.0}, {"V": 20.0}, {"V": 40.0}]))
 
 
 def test_a_slope_without_a_value_before_a_dose_at_the_start_does_not_count():
