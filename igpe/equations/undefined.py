@@ -143,6 +143,8 @@ def _with_named_inputs(problem: Problem, k: int) -> InitialValueProblem | None:
     """The initial value problem with the inputs that are numbers as symbols; None without any."""
     experiment, system = problem.experiments[k], compiled(problem).systems[k]
     numbers = frozenset(n for n, v in experiment.inputs.items() if isinstance(v, float))
+    if not numbers:
+        return None
     posed = initial_value_problem(problem, experiment, system.flow or system, constants=numbers)
     return posed.shared
 
@@ -217,12 +219,7 @@ def _text(operation: Any, symbols: list[Any]) -> str:
 
 def _operation(expression: Any, symbols: Any, values: FloatArray) -> Any | None:
     """The operation in an SX expression that has no finite value although its operands have."""
-    graph, nodes = Graph.of(expression, [symbols]), list[Any]()
-    for node in graph.nodes:
-        if node.name in ("INPUT", "CONST"):
-            nodes.append(symbols[node.place[1]] if node.name == "INPUT" else ca.SX(node.value))
-        else:
-            nodes.append(apply_to_sx(node.name, [nodes[i] for i in node.arguments]))
+    graph, nodes = _nodes(expression, symbols)
     numbers = ca.Function("numbers", [symbols], [ca.densify(ca.vertcat(*nodes))])
     is_finite = np.isfinite(np.asarray(numbers(values), dtype=float).ravel())
     here = graph.results[0]
@@ -231,3 +228,42 @@ def _operation(expression: Any, symbols: Any, values: FloatArray) -> Any | None:
     while lost := [i for i in graph.nodes[here].arguments if not is_finite[i]]:
         here = lost[0]
     return nodes[here]
+
+
+def _nodes(expressions: Any, symbols: Any) -> tuple[Graph, list[Any]]:
+    """All operations in an SX column, each as an expression."""
+    graph, nodes = Graph.of(expressions, [symbols]), list[Any]()
+    for node in graph.nodes:
+        if node.name in ("INPUT", "CONST"):
+            nodes.append(symbols[node.place[1]] if node.name == "INPUT" else ca.SX(node.value))
+        else:
+            nodes.append(apply_to_sx(node.name, [nodes[i] for i in node.arguments]))
+    return graph, nodes
+
+
+def quotient_by_zero(problem: Problem, k: int) -> str:
+    """The first quotient in slopes of experiment `k` whose divisor inputs make 0; empty if none.
+
+    A rate such as k A / (1 + K/u) has a finite value there, but bounds of the quotient have none.
+    """
+    ivp = _with_named_inputs(problem, k)
+    ivp = ivp or compiled(problem).initial_value_problem(k, switching=True)
+    others = ca.vertcat(ivp.t, ivp.x, ivp.q)
+    _, nodes = _nodes(ivp.written, ca.vertcat(others, ivp.u))
+    times = np.unique(np.concatenate([[ivp.t0], *(table.times for table in ivp.tables)]))
+    for node in nodes:
+        if not (node.is_op(ca.OP_DIV) or node.is_op(ca.OP_INV)):
+            continue
+        below = node.dep(node.n_dep() - 1)
+        if ca.depends_on(below, others):
+            continue
+        divisor = ca.Function("divisor", [ivp.u], [below])
+        for t in times[times >= ivp.t0]:
+            u = [table.at(t) for table in ivp.tables]
+            if float(divisor(u)) == 0:
+                named = zip(map(str, ca.vertsplit(ivp.u)), u, strict=True)
+                names = {str(s) for s in ca.symvar(below)}
+                values = ", ".join(f"{n} = {v:g}" for n, v in named if n in names)
+                text = _text(node, ca.symvar(node)) or "a quotient"
+                return f"{text} divides by 0 at time {t:g}, where {values}"
+    return ""

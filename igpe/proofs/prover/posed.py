@@ -30,6 +30,7 @@ from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasur
 from igpe.equations.compiled import compiled, require_smooth_and_normal
 from igpe.equations.operations import Graph, UnknownOperation
 from igpe.equations.shared_rates import doubles, times, with_shared_rates
+from igpe.equations.undefined import quotient_by_zero
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape, Schedule, Writer
@@ -153,6 +154,11 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
             f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be "
             "computed numerically. Write the equations so that each can be solved explicitly for "
             "one variable."
+        )
+    if why := quotient_by_zero(problem, k):
+        raise Unsupported(
+            f"igpe.certify cannot bound a quotient by 0: in experiment '{experiment.name}', {why}. "
+            "Write the equation without it, such as u/(u + K) for 1/(1 + K/u)."
         )
     measurements = measured_only(experiment.measurements)
     box, ivp = problem.box, ivp.without_conditions(measurements.times)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from one_state import one_state
@@ -52,6 +53,26 @@ def test_what_has_no_bounds_is_named_as_users_name_it(law: Any, word: str) -> No
     given = problem(law, {"k": (0.1, 3.0)}, np.exp(-TIMES))
     with pytest.raises(igpe.errors.Unsupported, match=word):
         igpe.certify(given, {"k": 1.0})
+
+
+@pytest.mark.parametrize("u", [0.0, pd.Series([1.0, 0.0], index=[0.0, 2.0])])
+def test_a_quotient_by_an_input_that_is_zero_is_named(u: Any) -> None:
+    """The rate 1/(1 + K/u) is 0 there, but K/u has no bounds."""
+    given = problem(lambda m, x: -m.k * x, {"k": (0.1, 3.0), "K": (0.1, 3.0)}, np.exp(-TIMES))
+
+    def model(times: Any) -> pyo.ConcreteModel:
+        m = given.model(times)
+        m.u = pyo.Param(m.t, mutable=True, default=1.0)
+        del m.law
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] / (1 + m.K / m.u[t]))
+        return m
+
+    table = pd.DataFrame({"time": TIMES, "x": np.exp(-TIMES)})
+    run = igpe.Experiment(table, start={"x": 1.0}, sigma=0.02, inputs={"u": u}, name="off")
+    other = igpe.Experiment(table, start={"x": 1.0}, sigma=0.02, inputs={"u": 2.0}, name="on")
+    both = igpe.Problem(model, parameters=["k", "K"], experiments=[run, other])
+    with pytest.raises(igpe.errors.Unsupported, match=r"'off', K/u divides by 0 at time .*u = 0\."):
+        igpe.certify(both, {"k": 1.0, "K": 1.0})
 
 
 @pytest.mark.parametrize("kind", [tape.LOG, tape.POWER])
