@@ -25,7 +25,7 @@ from igpe.dynamics.search import complement as step_4
 from igpe.dynamics.shooting.chains import Chains
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
-from igpe.estimation import equally_good, summary
+from igpe.estimation import equally_good, summary, tables
 from igpe.planning.design_search import DesignSearch
 from igpe.proofs.prover import search
 from igpe.solvers.ipopt import CompiledProgram
@@ -253,6 +253,15 @@ def test_what_step_5_reached_is_not_lost(monkeypatch):
     assert found.status is Status.INTERRUPTED
     assert found.objective == pytest.approx(best, rel=1e-6)
     assert pipeline.CUT_SHORT in found.notes
+
+
+def test_curves_have_the_measured_times_alone_where_no_time_is_left_for_more(monkeypatch):
+    problem = CASE.problem(0.02, 1)
+    interrupting(monkeypatch, tables, "fine_grid", 1)
+    found = igpe.estimate(problem)
+    measured = problem.experiments[0].times
+    assert found.points["fitted"].notna().all()
+    assert set(measured) <= set(found.curves["time"]) <= {0.0, *measured}
 
 
 def test_what_shooting_reached_is_not_lost(monkeypatch):

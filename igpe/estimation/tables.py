@@ -1,6 +1,6 @@
 """Tables of a result: measured values beside fitted ones, and curves with their bands."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, simulate_all
 from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
 from igpe.numerics.covariance import Uncertainty, root
@@ -52,12 +53,7 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     points are those of the objective, which also judge the fit.
     """
     problem, at = steps.problem, steps.best.at
-    grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
-    every = simulate_all(problem, settings.integrator, values, grids)
-    enough = [_enough_points(run) for _, run in every]
-    if max(enough) > POINTS:
-        grids = tuple(fine_grid(problem, k, count) for k, count in enumerate(enough))
-        every = simulate_all(problem, settings.integrator, values, grids)
+    every = _simulated(problem, settings.integrator, values)
     runs = [(k, run) for k, (_, run) in enumerate(every)]
     table = pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True)
     named = zip(problem.experiments, every, strict=True)
@@ -75,6 +71,26 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     own = np.split(deviation, ends[:-1])
     table = pd.concat((points(problem, k, run, own[k]) for k, run in runs), ignore_index=True)
     return FitTables(runs, table, f"{NOT_CONFIRMED} {remark}".strip())
+
+
+def _simulated(
+    problem: Problem, integrator: Integrator, values: Mapping[str, float]
+) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
+    """All experiments on grids that show their oscillations, as far as time is left for them."""
+
+    def on(counts: Sequence[int]) -> tuple[tuple[InitialValueProblem, Trajectory], ...] | None:
+        def finely() -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
+            grids = tuple(fine_grid(problem, k, count) for k, count in enumerate(counts))
+            return simulate_all(problem, integrator, values, grids)
+
+        return if_in_time(finely)
+
+    every = on([POINTS] * len(problem.experiments))
+    if every is None:
+        measured = tuple(np.union1d(e.start_time, e.times) for e in problem.experiments)
+        return simulate_all(problem, integrator, values, measured)
+    enough = [_enough_points(run) for _, run in every]
+    return (on(enough) if max(enough) > POINTS else None) or every
 
 
 def _enough_points(run: Trajectory) -> int:
