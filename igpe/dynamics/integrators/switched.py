@@ -50,13 +50,13 @@ from igpe.dynamics.integrators.switches import (
     Stretches,
     crossing_with,
     first_crossing,
+    nearest,
     timed,
+    watched_places,
 )
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.inputs import just_after
 
-WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
-FEWEST = 4  # of them between two switches
 MOST, MOST_BEFORE = 1_000, 200  # switches in one interval, and on the way to rest
 DEARER = 4  # times the cost of a stretch: one that is watched for switches by states
 SETTLING = 20  # modes that may change one another at one time
@@ -212,6 +212,7 @@ class _Course:
     true    (n_gaps,) whether each gap is positive
     size    (n_gaps,) how large each gap is: by the sizes of its states, and the largest met so far
     off     (n_gaps,) what gaps at 0 are off it by errors of integration, with the wrong sign
+    since   time between the last two crossings
     horizon what is looked at: places are parts of it, and a gap that hardly moves in it is grazing
     """
 
@@ -224,7 +225,7 @@ class _Course:
         self.given, self.n_x = of.ivp.switching, len(of.ivp.states)
         self.t, self.end = (float(v) for v in of.cut.nodes[k : k + 2])
         self.rows = np.arange(*of.cut.rows[k : k + 2])
-        self.pending, self.stretches = list[Due](), 0
+        self.pending, self.stretches, self.since = list[Due](), 0, math.inf
         self.x, self.size = np.zeros(0), np.zeros(self.given.gaps.numel())
         self.true, self.off = np.zeros(len(self.size), dtype=bool), np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
@@ -237,16 +238,20 @@ class _Course:
         self.begin(start, rest)
         for _ in range(MOST):
             due = self._next()
-            crossing = self._first(self._watch(due)) if self._is_watched(due) else None
+            crossing, begin = None, self.t
+            if self._is_watched(due):
+                crossing = nearest(lambda t: self._first(self._watch(t)), begin, self.since, due)
             self.stretches += DEARER if self.local.watched else 1
             if crossing is not None:
                 self._cross(crossing)
+                self.since = self.t - begin
                 continue
             now = [d for d in self.pending if d.time <= due]
             is_after = any(d.is_seen or self._is_seen(d.which, d.jump) for d in now)
             self._advance(due, is_after=is_after)
             if not now or (due >= self.end and not is_after):
-                self._require_nothing_waits()
+                if self.end < self.of.cut.nodes[-1] and self.given.has_delayed and self.pending:
+                    raise BrokenError(DELAYED)  # a jump that states bring about must not wait
                 self.shots.ends[self.k], self.shots.ends_by[self.k] = self.x, self.by
                 return
             self._act(due)
@@ -435,11 +440,6 @@ class _Course:
         self.t, self.x, self.by = stop, shots.ends[0], shots.ends_by[0]
         self.rows = self.rows[~taken]
 
-    def _require_nothing_waits(self) -> None:
-        """A jump that states bring about must not wait beyond an interval's end."""
-        if self.end < self.of.cut.nodes[-1] and self.given.has_delayed and self.pending:
-            raise BrokenError(DELAYED)
-
     # Switches
 
     def _act(self, time: float) -> None:
@@ -552,10 +552,7 @@ class _Course:
         seen  the time up to which they were seen before, and of what places are parts
         """
         begin, horizon = (self.t, self.horizon) if seen is None else seen
-        count = FEWEST + math.ceil(WATCHED * (stop - begin) / horizon)
-        times = self.of.cut.times[self.rows]
-        grid = np.linspace(begin, stop, count + 1)
-        grid = np.union1d(grid, times[(times > begin) & (times < stop)])
+        grid = watched_places(begin, stop, horizon, self.of.cut.times[self.rows])
         grid = grid[grid > self.t]
         shots = self._integrated(stop, grid, derivatives=False)
         states = self._moving(shots)

@@ -4,6 +4,7 @@ Where a gap passes through 0 is a crossing. A gap is known at places with its ra
 them a cubic through both shows a dip.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ from igpe.equations.switching import Switching
 from igpe.problem.inputs import Table
 
 MOST_KEPT = 50  # stretches between switches
+WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
+FEWEST = 4  # of them between two switches
+NEAR = 2.0  # times between the last two crossings in which the next one is sought first
 
 DELAYED = (
     "Multiple shooting does not support an event with both `when` and a delay, because the delay "
@@ -258,6 +262,25 @@ def _least(
 
 Gap = Callable[[int, float, FloatArray, float], tuple[float, float]]
 """(gap, begin, states there, time) -> the gap and its rate, positive where as before."""
+
+
+def watched_places(begin: float, stop: float, horizon: float, times: FloatArray) -> FloatArray:
+    """Places from `begin` to `stop` that are close enough to see crossings, and `times` inside."""
+    count = FEWEST + math.ceil(WATCHED * (stop - begin) / horizon)
+    grid = np.linspace(begin, stop, count + 1)
+    return np.union1d(grid, times[(times > begin) & (times < stop)])
+
+
+def nearest(
+    first: Callable[[float], Crossing | None], begin: float, since: float, due: float
+) -> Crossing | None:
+    """The first crossing up to `due`, sought near first, as many may follow one another.
+
+    since  time between the last two
+    """
+    near = begin + NEAR * since
+    found = first(near) if begin < near < due else None
+    return first(due) if found is None else found
 
 
 def first_crossing(
