@@ -109,3 +109,10 @@ def test_the_source_of_data_is_named_with_its_checksum(tmp_path):
     checksum = sha256(b"time,name,value\n0.0,A,1.0\n1.0,A,0.5\n").hexdigest()
     assert igpe.Experiment(table).source == f"table of measurements, SHA-256 {checksum}"
     assert runs[0].with_data(table).source.startswith("table of measurements")
+
+
+def test_start_values_may_be_a_row_of_a_table():
+    conditions = pd.DataFrame({"A": [1.0, 2.0], "B": [0.0, 0.5]}, index=["cold", "hot"])
+    data = pd.DataFrame({"time": [1.0, 2.0], "A": [0.5, 0.2]})
+    made = igpe.Experiment(data, start=conditions.loc["hot"], start_time=0)
+    assert dict(made.start) == {"A": 2.0, "B": 0.5}

@@ -61,7 +61,10 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
     """Raise DataError unless the arguments of an experiment have the right kind."""
     if not isinstance(name, str):
         raise DataError(f"`name` is {shown(name)}; expected a string: name='run1'.")
-    if mappings.get("start") == "steady":
+    start = mappings.get("start")
+    if isinstance(start, pd.Series):  # a row of a table
+        mappings["start"] = dict(start)
+    if isinstance(start, str) and start == "steady":
         raise DataError(
             "`start` is 'steady'; expected a mapping. For a start at the steady state pass "
             "steady=True, and in `start` the values from which the model reaches it."

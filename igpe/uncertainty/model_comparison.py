@@ -70,6 +70,12 @@ def compare_models(
         raise ProblemError(
             "compare_models needs at least two models: compare_models({'a': one, 'b': other})."
         )
+    for name, result in results.items():
+        if not isinstance(result, Result):
+            raise ProblemError(
+                f"'{name}' is of the type {type(result).__name__}; compare_models needs results: "
+                f"{{'{name}': igpe.estimate(problem), ...}}."
+            )
     refuse_robust([name for name, result in results.items() if result.is_robust])
     _check_same(results)
     pairs = dict(_by_names(results) if nested is None else nested)

@@ -197,3 +197,9 @@ def test_robust_losses_are_refused():
     fits = {n: igpe.estimate(p, certify=False) for n, p in problems.items()}
     with pytest.raises(Unsupported, match="first, second cannot be compared"):
         compare_models(fits)
+
+
+def test_problems_are_not_results():
+    problem = _decays(None)["first"]
+    with pytest.raises(igpe.errors.ProblemError, match=r"'a' is of the type Problem; .* results"):
+        compare_models({"a": problem, "b": problem})
