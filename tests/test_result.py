@@ -351,6 +351,14 @@ def test_known_standard_deviations_are_put_to_the_test(known_sigma):
     assert set(known_sigma.points["unit"]) == {"mol/L"}
 
 
+def test_standard_deviations_far_larger_than_the_residuals_are_named():
+    large = fitted("k1", "k2", sigma=100.0)
+    words = " ".join(str(large).split())
+    assert "The given standard deviations are far larger than the residuals of " in words
+    assert "Check sigma and its unit" in words
+    assert words.index("Check sigma") < words.index("Not determined: ")
+
+
 def test_how_many_starts_agree_where_there_is_one_candidate(chain):
     best = chain.objective
     one = replace(chain.candidates[0], objective=best, reached=(2.0, 2.0001, 9.0, np.inf))

@@ -32,7 +32,14 @@ from igpe.numerics.covariance import linked, strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
 from igpe.results.details import details, word
-from igpe.results.residual_table import DOUBTFUL, LACK, OUTLIER, UNJUDGED, probability
+from igpe.results.residual_table import (
+    DOUBTFUL,
+    LACK,
+    OUTLIER,
+    TOO_LARGE_SIGMA,
+    UNJUDGED,
+    probability,
+)
 from igpe.results.result_data import PRIOR, TOO_COARSE, Parameter, ResultData, has_better, rounding
 
 Grade = Literal["good", "fair", "bad"]
@@ -469,6 +476,7 @@ def actions(result: ResultData) -> list[str]:
             "igpe.certify reached better values. See result.details, and start a new fit from "
             "the better values."
         )
+    lines += [a for a in result.actions if a.startswith(TOO_LARGE_SIGMA)]
     causes = [a for a in result.actions if a.startswith(PRIOR)]
     off = [a for a in result.actions if OUTLIER in a and not result.is_robust]
     if result.adequacy is not None and result.adequacy.lacks:

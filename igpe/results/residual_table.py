@@ -4,13 +4,15 @@ The verdict says whether the residuals are what measurement errors alone would l
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from igpe.core.arrays import FloatArray, IntArray, typical
+from igpe.core.names import in_words
 from igpe.numerics.covariance import chi_squared_probability
 from igpe.numerics.lack_of_fit import (
     CLEAR,
@@ -185,6 +187,25 @@ def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[Float
     return studentised(values, leverage.to_numpy(dtype=float), left), left
 
 
+def oversized(points: pd.DataFrame, degrees: int) -> Iterator[str]:
+    """That standard deviations were given that are far larger than the residuals."""
+    if degrees <= 0 or not sigma_given(points) or "whitened" in points:
+        return
+    found = []
+    for name, own in points.assign(value=standardised(points)).groupby("name", sort=False):
+        expected, squares = degrees * len(own) / len(points), float((own["value"] ** 2).sum())
+        has_errors = own["residual"].abs().max() > EXACT * own["measured"].abs().max()
+        if has_errors and special.chdtr(expected, squares) < BY_CHANCE:
+            factor = float(np.sqrt(expected / squares))
+            if factor > OVERSIZED:
+                found.append(f"{name} (about {float(f'{factor:.2g}'):g} times)")
+    if found:
+        yield (
+            f"{TOO_LARGE_SIGMA} than the residuals of {in_words(found)}. Check sigma and its unit: "
+            "the intervals are too wide by as much."
+        )
+
+
 def _chi_squared(objective: float, degrees: int) -> Tested:
     larger = chi_squared_probability(objective, degrees)
     says = (
@@ -207,6 +228,9 @@ def _verdict(one: Tested, count: int) -> str:
 ADEQUATE, LACK, UNJUDGED = "adequate", "lack of fit", "cannot be judged"
 NOT_INTEGRATED = "The model could not be integrated at the estimate."
 OUTLIER = ": an outlier"  # how a sentence on one ends
+TOO_LARGE_SIGMA = "The given standard deviations are far larger"
+OVERSIZED, BY_CHANCE = 2.0, 1e-6  # factor and probability from which they are
+EXACT = 1e-5  # of the largest measurement: smaller residuals are those of data without errors
 ALARM = 0.01  # probability below which the verdict is lack of fit
 DOUBTFUL = 0.05  # probability below which a fit is not called adequate without reserve
 SHOWN = 0.01  # smaller probabilities are simulated too coarsely to be shown
