@@ -73,7 +73,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
-        warnings = _held(experiment) | warnings
+        warnings = held_inputs(experiment, float(experiment.times[-1])) | warnings
         if not takes_experiment(problem.model):  # else the builder may read the input itself
             warnings = _unused(experiment, instance) | warnings
         quantities = _Quantities(problem, experiment, instance)
@@ -149,9 +149,14 @@ def _late(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def _held(experiment: Experiment) -> dict[str, str]:
-    """Input -> warning, where its table changes at an end that lies inside of the experiment."""
-    begin, last = experiment.start_time, float(experiment.times[-1])
+def held_inputs(
+    experiment: Experiment, last: float, what: str = "the last measurement"
+) -> dict[str, str]:
+    """Input -> warning, where its table changes at an end that lies inside of the experiment.
+
+    last  the end of the experiment;  what: happens there
+    """
+    begin = experiment.start_time
     warnings = {}
     for name, table in experiment.inputs.items():
         if not isinstance(table, Table) or table.hold or len(table.values) < 2:  # noqa: PLR2004
@@ -166,7 +171,7 @@ def _held(experiment: Experiment) -> dict[str, str]:
             )
         if table.times[-1] < last and before != end:
             warnings[f"{name} (held to the end)"] = (
-                f"{about} ends at {table.times[-1]:g}, before the last measurement (at {last:g}). "
+                f"{about} ends at {table.times[-1]:g}, before {what} (at {last:g}). "
                 f"From there igpe uses its last value, {end:g}. Extend the table if the input "
                 "changes later."
             )

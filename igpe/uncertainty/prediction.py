@@ -28,6 +28,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import fine_grid
 from igpe.numerics.covariance import root
 from igpe.problem.noise.sigma import NoiseModel
+from igpe.problem.plausibility import held_inputs
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
@@ -180,6 +181,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     confidence  confidence level of the pointwise bands (at each time separately)
     kind        how the bands were computed: "linearised", or the number of bootstrap refits
     time_unit   unit of the times; empty if unknown
+    notes       inputs whose tables end before the predicted times
     """
 
     table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
@@ -189,6 +191,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     confidence: float
     kind: str
     time_unit: str = ""
+    notes: tuple[str, ...] = ()
 
     def plot(self, axes: Any = None) -> Plot:
         """Plot the mean with both bands and the measurements, one panel per quantity."""
@@ -196,7 +199,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
         return plot_prediction(self.table, self.measured, axes, **how)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
-        return [frame_rows(self.table)], [f"{100 * self.confidence:g} % bands, {self.kind}."]
+        bands = f"{100 * self.confidence:g} % bands, {self.kind}."
+        return [frame_rows(self.table)], [bands, *self.notes]
 
 
 @takes_problem
@@ -246,7 +250,7 @@ def predict(
             f"Cannot predict these quantities: {unknown_names or 'none given'}. The states and "
             f"measured quantities are {known}."
         )
-    tables, measured = [], []
+    tables, measured, notes = [], [], list[str]()
     for k, (run, own) in enumerate(zip(runs, of_runs, strict=True)):
         grid = fine_grid(problem, k) if times is None else _times(times, run)
         noise = problem.experiments[k].error_models
@@ -256,11 +260,14 @@ def predict(
         for name, band in zip(trajectory.names, bands, strict=True):
             head = {"experiment": run.name, "name": name, "time": grid}
             tables.append(pd.DataFrame(head).join(band).assign(unit=problem.unit(name)))
+        held = held_inputs(problem.experiments[k], float(grid[-1]), "the last predicted time")
+        notes += held.values()
         own_table = run.measurements.table(run.name)
         measured.append(own_table if under is None else own_table.head(0))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
-    return Prediction(table, measurements, confidence, kind, problem.unit("time"))
+    unit = problem.unit("time")
+    return Prediction(table, measurements, confidence, kind, unit, tuple(notes))
 
 
 def _with_values(under: Problem, base: Likelihood) -> Problem:

@@ -254,6 +254,17 @@ def test_other_conditions_are_predicted_with_the_errors_of_the_estimate(sigma):
     assert band.to_numpy() == pytest.approx(np.hypot(own["standard_error"] / 2, sigma), rel=1e-4)
 
 
+def test_inputs_that_end_before_the_predicted_times_are_named(tmp_path):
+    ramp = igpe.linear_input([0.0, 8.0], [0.0, 1.0])
+    problem = fed(ramp, 0.05 * np.arange(1.0, 9.0) ** 2, sigma=0.1)
+    result = igpe.estimate(problem, certify=False)
+    inside, beyond = (igpe.predict(problem, result, [end]) for end in (8.0, 12.0))
+    assert inside.notes == ()
+    assert "ends at 8, before the last predicted time (at 12)" in " ".join(str(beyond).split())
+    beyond.to_json(tmp_path / "beyond.json")
+    assert type(beyond).from_json(tmp_path / "beyond.json").notes == beyond.notes
+
+
 def test_values_that_are_no_estimate_of_the_problem_are_refused():
     problem = fed(2.0, 2.8 * (1 - np.exp(-0.5 * np.arange(1.0, 9.0))), sigma=0.05)
     estimate = {"k": 0.5, "a": 0.7}
