@@ -20,6 +20,7 @@ from igpe.dynamics.likelihood import errors_at, of_measurements, with_informatio
 from igpe.dynamics.shooting.base import (
     AT_BOUND,
     EXCESS,
+    INACCURATE,
     constraints,
     is_plain,
     minimises_squares,
@@ -454,7 +455,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     kept = [name for name in constraints(problem) if name not in known]
     # Step 4 speaks of its own values, which step 5 may have changed.
     last = dict.fromkeys((*steps.best.notes, *best.corrected.notes))
-    stale = (EXCESS, AT_BOUND) if best.corrected.status.usable else ()
+    stale = (EXCESS, AT_BOUND, INACCURATE) if best.corrected.status.usable else ()
     before = dict.fromkeys(
         note
         for note in best.complete.notes

@@ -385,6 +385,7 @@ GUESS = 1e-2  # standard deviation where none is known, in root mean squares of 
 
 EXCESS = "is larger than the measurement errors can explain"  # a remark, as the next one
 AT_BOUND = "lies on its bound"
+INACCURATE = "The accuracy of the optimum is limited by the accuracy of the integration"
 
 
 def limited(fit: Fit) -> bool:
@@ -409,9 +410,8 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         return
     if limited(fit):
         yield (
-            "The accuracy of the optimum is limited by the accuracy of the integration: "
-            "integration errors, or rounding errors of the parameter values, change the "
-            "predictions noticeably. The sum of squares and standard errors are therefore "
+            f"{INACCURATE}: integration errors, or rounding errors of the parameter values, change "
+            "the predictions noticeably. The sum of squares and standard errors are therefore "
             "unreliable, and a longer search with this integrator would hardly improve the "
             "parameter values."
         )
