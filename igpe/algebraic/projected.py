@@ -167,6 +167,7 @@ ENOUGH = 500  # residuals to judge points by
 ROUGH = 1e-4  # tolerance of a search that may lead to an optimum known
 PROMISING = 1.1  # times the best objective: points as good as that are searched from,
 BRIEF, DEFICIENT = 2.0, 1e-10  # s of a proof where so small a singular value is left
+PATIENCE = 0.25  # of the time limit, after which a lower bound must be above 0
 SPARE = 2  # but only so often while they are not better than the best
 
 
@@ -185,7 +186,8 @@ class Projected:
                 the sum of squares of the weighted targets. Exact data need this limit: if
                 the objective is 0, the relative gap is not defined
     time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
-                point and the best lower bound found so far
+                point and the best lower bound found so far. After a quarter of it, the route also
+                stops if the lower bound is still 0
     samples     maximum number of random points from which igpe chooses the starts; at each point,
                 it computes the best values of the linear parameters
     starts      number of these points from which igpe starts a local search; igpe runs at most n +
@@ -263,7 +265,8 @@ class Projected:
         limit = min(self.time_limit, BRIEF) if local.is_deficient else self.time_limit
         left = max(limit - (time.perf_counter() - began), 0.0)
         squares = float(problem.target @ problem.target)
-        limits = SearchLimits(self.gap, self.absolute * squares, left)
+        patience = PATIENCE * self.time_limit
+        limits = SearchLimits(self.gap, self.absolute * squares, left, patience=patience)
         return ProjectedSearch(problem, local.trial).run(local.objective, limits)
 
 

@@ -32,7 +32,7 @@ def interrupting(monkeypatch, room, name, call):
     """Ctrl-C at the given call, which another library takes for a failure."""
     calls, function = [], getattr(room, name)
 
-    def counted(*arguments):
+    def counted(*arguments, **named):
         calls.append(1)
         if len(calls) == call:
             try:
@@ -40,7 +40,7 @@ def interrupting(monkeypatch, room, name, call):
                 time.sleep(10.0)
             except KeyboardInterrupt:
                 raise NotImplementedError from None
-        return function(*arguments)
+        return function(*arguments, **named)
 
     monkeypatch.setattr(room, name, counted)
 

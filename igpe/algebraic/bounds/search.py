@@ -276,12 +276,14 @@ class SearchLimits:
     gap         (objective - bound) / objective
     absolute    objective - bound, where the objective is nearly zero
     time_limit  s;  boxes: their number
+    patience    s after which a lower bound that is still 0 ends the search
     """
 
     gap: float
     absolute: float
     time_limit: float
     boxes: int = 1_000_000
+    patience: float = np.inf
 
 
 class BranchAndBoundResult(NamedTuple):
@@ -326,12 +328,13 @@ class ProjectedSearch:
         self.objective = objective
         queue = [Open(0.0, next(self._number), root(self.problem))]
         status, said = Status.OPTIMAL_WITHIN_GAP, time.perf_counter()
-        end = said + limits.time_limit
+        end, patient = said + limits.time_limit, said + limits.patience
         try:
             while queue:
                 now = time.perf_counter()
-                if now > end or self.boxes >= limits.boxes:
-                    status = Status.TIME_LIMIT if now > end else Status.ITERATION_LIMIT
+                is_late = now > end or (now > patient and self._bound(queue) <= 0)
+                if is_late or self.boxes >= limits.boxes:
+                    status = Status.TIME_LIMIT if is_late else Status.ITERATION_LIMIT
                     break
                 if now > said + SAY_EVERY:
                     said, lower = now, self._bound(queue)

@@ -102,6 +102,15 @@ def test_an_objective_that_does_not_exist_is_not_proved():
     assert found.lower_bound <= best
 
 
+@pytest.mark.parametrize("patience", [0.0, np.inf])
+def test_a_search_whose_bound_stays_zero_ends_before_its_time(patience):
+    one = two_exponentials()
+    limits = SearchLimits(1e-3, 0.0, np.inf, 200, patience)
+    found = searched(one, brute(one), limits)
+    assert (found.status is Status.TIME_LIMIT) == (patience == 0.0)
+    assert (found.boxes == 0) == (patience == 0.0)
+
+
 @pytest.mark.parametrize(("boxes", "seconds"), [(20, 20.0), (10**6, 0.02), (10**6, 0.0)])
 def test_a_limit_leaves_a_valid_bound(boxes, seconds):
     one = two_exponentials()
