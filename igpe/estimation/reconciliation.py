@@ -23,6 +23,7 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.markup import Rows, Shown, listed, number
 from igpe.core.names import in_words
 from igpe.estimation.balances import Balance, conserved, elemental, read_balances
+from igpe.numerics.lack_of_fit import exact_probability
 from igpe.numerics.reconciliation import Balances, Found, Search, Sheet, independent
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -108,10 +109,10 @@ class Reconciliation(Shown):
 
     def _shown(self) -> tuple[list[Rows], tuple[str, ...]]:
         test = f"chi-squared {number(self.chi_squared, 0.1)}, {self.degrees} degrees of freedom"
-        rows = [["Balances", f"{test} (p = {self.p:.2g})"]]
-        rows += [["Gross error", f"{e}, p = {e.p:.1g}"] for e in self.gross_errors]
+        rows = [["Balances", f"{test} ({exact_probability(self.p)})"]]
+        rows += [["Gross error", f"{e}, {exact_probability(e.p, 1)}"] for e in self.gross_errors]
         if self.gross_errors:
-            rows.append(["Without", f"p = {self.rest:.2g}"])
+            rows.append(["Without", exact_probability(self.rest)])
         else:
             rows.append(["Gross error", f"none at the {100 * self.level:g} % significance level"])
         return [rows], self.notes
@@ -313,8 +314,9 @@ class _Tables:
     ) -> Iterator[str]:
         if rest < RARE:
             yield (
-                f"The balances do not close (p = {rest:.1g}), and no single error explains this: "
-                "standard deviations are too small, a balance is wrong, or several errors overlap."
+                f"The balances do not close ({exact_probability(rest, 1)}), and no single error "
+                "explains this: standard deviations are too small, a balance is wrong, or several "
+                "errors overlap."
             )
         inside = {n for own in self.each for b in own for n in b.terms}
         able = {kind: set[str]() for kind in ("value", "offset", "factor")}

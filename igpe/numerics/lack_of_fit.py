@@ -406,9 +406,9 @@ def outlier_p(student: FloatArray, degrees: int | None) -> FloatArray:
     return np.asarray(np.minimum(len(student) * single, 1.0))
 
 
-def exact_probability(p: float) -> str:
+def exact_probability(p: float, digits: int = 2) -> str:
     """A computed probability in words."""
-    return f"p < {ROUNDING:g}" if p < ROUNDING else f"p = {p:.2g}"
+    return f"p < {ROUNDING:g}" if p < ROUNDING else f"p = {p:.{digits}g}"
 
 
 def all_tests(residual: FloatArray, time: FloatArray | None = None) -> list[Tested]:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.markup import listed
+from igpe.numerics.lack_of_fit import exact_probability
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ class SpectralFit:
             each = zip(self.species, self.deviations, strict=False)
             lines.append(
                 "Residuals within the space of the pure spectra are larger than the "
-                f"instrument noise alone explains (p = {self.probability:.1g}). Either the amounts "
-                "scatter around the model with the standard deviations "
+                f"instrument noise alone explains ({exact_probability(self.probability, 1)}). "
+                "Either the amounts scatter around the model with the standard deviations "
                 f"{', '.join(f'{n} {d:.2g}' for n, d in each)}, or the errors are correlated. "
                 "The standard errors are computed from these residuals."
             )

@@ -12,7 +12,7 @@ from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.names import in_words
-from igpe.numerics.lack_of_fit import CLOSE, FAR, akaike_weights
+from igpe.numerics.lack_of_fit import CLOSE, FAR, akaike_weights, exact_probability
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 
@@ -235,7 +235,8 @@ def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
         if len(nested) > FEW and min(deltas[name], deltas[row["within"]]) > 0:
             continue  # of many pairs those of the best
         verb = "fits" if row["p"] < CHANCE else "does not fit"
-        yield f"{row['within']} {verb} significantly better than {name} (p = {row['p']:.2g})."
+        chance = exact_probability(row["p"])
+        yield f"{row['within']} {verb} significantly better than {name} ({chance})."
     bound = [n for n, r in results.items() if any("bound" in p.remark for p in r.estimates)]
     if bound:
         yield (

@@ -62,6 +62,13 @@ def test_a_nested_model_has_its_likelihood_ratio(results):
     assert found._repr_html_()
 
 
+def test_a_probability_that_is_rounding_is_not_called_zero():
+    exact = line(1e-4)
+    fits = {"any": exact, "held": exact.fixing({"k": 0.9})}
+    found = compare_models({n: igpe.estimate(p, certify=False) for n, p in fits.items()})
+    assert "any fits significantly better than held (p < 1e-15)." in str(found)
+
+
 def test_with_unknown_sigma_the_ratio_is_f():
     two = igpe.estimate(line(None))
     one = igpe.estimate(line(None).fixing({"k": 0.6}))

@@ -11,6 +11,7 @@ from scipy import special
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label, listed
+from igpe.numerics.lack_of_fit import exact_probability
 from igpe.results.plots.axes import (
     BLUE,
     COLOURS,
@@ -253,7 +254,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
         panel.axes.set_ylabel(name + "\n/ standard deviation" * standard)
         p = tests.loc[(tests["name"] == panel.name) & (tests["test"] == "runs"), "p"].min()
         if np.isfinite(p):
-            panel.axes.set_title(f"runs test: p = {p:.2g}", fontsize="medium")
+            panel.axes.set_title(f"runs test: {exact_probability(p)}", fontsize="medium")
     values = np.sort(values[np.isfinite(values)])
     normal = special.ndtri((np.arange(len(values)) + 0.5) / len(values))
     spread = 1.0 if standard else float(np.sqrt(np.sum(values**2) / max(len(values), 1)))
