@@ -56,6 +56,7 @@ RELATIVE = 0.05  # constant part of the weights of relative residuals
 LEAST_REST = 2  # degrees of freedom of a rest that something can be compared with
 FEWEST_ROUGH = 4  # residuals of a series whose differences tell their size
 SHARED = 0.5  # of a likelihood: differences of neighbours share their errors
+SAME = 1e-9  # of the largest residual: a smaller difference of replicates is rounding
 TINY = float(np.finfo(float).tiny)
 
 
@@ -142,7 +143,10 @@ def _simulated(residuals: FitResiduals, parts: "list[_Series]", seed: int) -> It
 
 
 class _Series:
-    """One series: its place among the residuals, its polynomials, and its replicates."""
+    """One series: its place among the residuals, its polynomials, and its replicates.
+
+    scatters  whether the residuals of some replicates differ
+    """
 
     def __init__(self, residuals: FitResiduals, number: int) -> None:
         self.at = np.flatnonzero(residuals.series == number)
@@ -150,6 +154,9 @@ class _Series:
         times, group = np.unique(residuals.time[self.at], return_inverse=True)
         self.count, distinct = len(self.at), len(times)
         self.first = np.flatnonzero(np.diff(group, prepend=-1))
+        value = residuals.value[self.at]
+        apart = np.abs(value - value[self.first][group]).max()
+        self.scatters = bool(apart > SAME * np.abs(value).max())
         place = np.linspace(-1, 1, distinct)[group] if distinct > 1 else np.zeros(self.count)
         degree = max(min(distinct // 2, COUNTS[-1]), 1) - 1
         self.basis = np.linalg.qr(np.polynomial.legendre.legvander(place, degree))[0]
@@ -216,7 +223,7 @@ def _smooth(
                 continue
             every = np.sum([total[j] for j in numbers], axis=0)
             explained = [smooth[j][:, functions[j] - 1] for j in numbers]
-            rest = np.maximum(every - np.sum(explained, axis=0), TINY)
+            rest = _at_least(every - np.sum(explained, axis=0), every)
             together.append(degrees * np.log(np.maximum(every, TINY) / rest))
             for j, mine in zip(numbers, explained, strict=True):
                 yield _Statistic("series", mine / rest, j)
@@ -229,8 +236,8 @@ def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statis
     several = []
     for numbers in _quantities(parts):
         degrees = sum(parts[j].count - len(parts[j].first) for j in numbers)
-        if degrees < LEAST_REST:
-            continue
+        if degrees < LEAST_REST or not any(parts[j].scatters for j in numbers):
+            continue  # equal replicates are copies, which say nothing of errors
         lack, pure = np.zeros((2, len(own[0])))
         for j in numbers:
             first = parts[j].first
@@ -238,9 +245,14 @@ def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statis
             square = np.sum(sums**2 / np.diff(first, append=parts[j].count), axis=1)
             lack += square
             pure += np.sum(own[j] ** 2, axis=1) - square
-        several.append(degrees * np.log1p(lack / np.maximum(pure, TINY)))
+        several.append(degrees * np.log1p(lack / _at_least(pure, pure + lack)))
     if several:
         yield _Statistic("replicates", np.sum(several, axis=0))
+
+
+def _at_least(rest: FloatArray, whole: FloatArray) -> FloatArray:
+    """Sums of squares that are left of whole ones, but for their rounding errors."""
+    return np.asarray(np.maximum(rest, np.maximum(whole * np.finfo(float).eps, TINY)))
 
 
 def _probabilities(values: FloatArray) -> FloatArray:

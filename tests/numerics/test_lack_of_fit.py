@@ -87,6 +87,14 @@ def test_what_no_smooth_curve_explains_is_found_by_replicates_and_by_sigma():
     assert lack_of_fit(residuals(random, known=True, wrong=jagged)).kinds["size"] <= 0.01
 
 
+def test_replicates_that_are_copies_say_nothing_of_errors():
+    """Division by their scatter of 0 must not overflow either: warnings are errors here."""
+    given = residuals(np.random.default_rng(14), known=False, copies=2)
+    copied = given._replace(value=np.repeat(given.value[::2], 2))
+    assert "replicates" in lack_of_fit(given).kinds
+    assert "replicates" not in lack_of_fit(copied).kinds
+
+
 def test_the_odd_series_and_the_sign_of_its_mean_are_told():
     random = np.random.default_rng(14)
     found = lack_of_fit(
