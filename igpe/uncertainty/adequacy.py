@@ -127,6 +127,8 @@ def with_findings(
     else:
         verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
     verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
+    if NO_OPTIMUM in verdict.reasons and result.status.is_early:
+        verdict = Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
     judged = replace(result, points=points, adequacy=verdict)
     free = result.estimates[: len(result.covariance)]
     notes = weak_sentences(
@@ -191,12 +193,12 @@ def adequacy(
     if not noisy.any():
         exact = Adequacy(ADEQUATE, reasons=(ROUNDED,))
         return exact if degrees > 0 else Adequacy(UNJUDGED, reasons=(NOTHING_LEFT,))
-    along = image.T @ value
+    along, squares = image.T @ value, float(value @ value)
+    is_plain = sigma_given(points) and not (robust or len(linear.others))
     if degrees < FEWEST:
-        is_plain = sigma_given(points) and not (robust or len(linear.others))
-        return _of_size(value, degrees, is_plain=is_plain)
-    if not robust and float(along @ along) > LEFT * float(value @ value):
-        return Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
+        return _of_size(squares, degrees, is_plain=is_plain)
+    if not robust and (gain := float(along @ along)) > LEFT * squares:
+        return _of_no_optimum(squares, gain, degrees, is_plain=is_plain)
     kept = np.concatenate([noisy, np.ones(len(linear.others), dtype=bool)])
     tested = _Tested(points[noisy], (value - image @ along)[kept], image[kept])
     evidence = lack_of_fit(tested.residuals, seed)
@@ -209,8 +211,19 @@ def adequacy(
     return Adequacy(LACK if lacks else ADEQUATE, evidence.p, reasons, evidence.kinds)
 
 
-def _of_size(value: FloatArray, degrees: int, *, is_plain: bool) -> Adequacy:
-    """Judge a fit with few degrees of freedom by its size alone, where sigma is given.
+def _of_no_optimum(objective: float, gain: float, degrees: int, *, is_plain: bool) -> Adequacy:
+    """Judge values next to which the linearised model fits better, by what it leaves.
+
+    gain  how much lower its sum of squares is
+    """
+    left = _of_size(objective - gain, degrees, is_plain=is_plain)
+    if not (is_plain and left.lacks):
+        return Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
+    return replace(left, reasons=(_too_large(objective, degrees, left.p), NO_OPTIMUM))
+
+
+def _of_size(objective: float, degrees: int, *, is_plain: bool) -> Adequacy:
+    """Judge a fit by its sum of squares alone, where sigma is given.
 
     is_plain  whether residuals of measurements with given errors are all there is
     """
@@ -219,7 +232,6 @@ def _of_size(value: FloatArray, degrees: int, *, is_plain: bool) -> Adequacy:
         left = counted(max(degrees, 0), "degree")
         few = f"The fit leaves {left} of freedom; a verdict needs at least {least}."
         return Adequacy(UNJUDGED, reasons=(few,))
-    objective = float(value @ value)
     p = chi_squared_probability(objective, degrees)
     lacks = p < ALARM
     reasons = (_too_large(objective, degrees, p),) if lacks else (SIZE_ALONE,)

@@ -198,6 +198,17 @@ def test_values_that_are_no_optimum_are_not_judged():
     assert adequacy(points(residual=residual), linear(), 9).verdict == "adequate"
 
 
+def test_values_that_are_no_optimum_are_refuted_where_none_near_them_can_fit():
+    shape = (TIMES - TIMES.mean()) / np.ptp(TIMES) + 0.5
+    stopped = points(residual=0.9 * shape)
+    verdict = adequacy(stopped, linear(), 9)
+    assert verdict.verdict == "lack of fit"
+    assert "is too large" in verdict.reasons[0]
+    assert "would still lower the sum of squares" in verdict.sentence
+    unknown = adequacy(stopped.assign(sigma=np.nan), linear(), 9)
+    assert unknown.verdict == "cannot be judged"
+
+
 @pytest.mark.parametrize(("apart", "verdict"), [(1e-6, "adequate"), (1.0, "cannot be judged")])
 def test_a_direction_out_of_all_bounds_is_no_way_to_a_better_fit(apart, verdict):
     """Two unknowns that exchange their values move predictions alike where they are equal."""
