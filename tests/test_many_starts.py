@@ -75,6 +75,8 @@ def test_the_best_and_the_waterfall(serial):
     assert list(ax.lines[0].get_ydata()) == list(serial.objectives)
     assert serial.plot(ax)[0] is ax
     assert f"Best objective {best.objective:.8g}, reached from" in str(serial)
+    for name, value in best.parameters.items():
+        assert any(line.split() == [name, f"{value:.6g}"] for line in str(serial).splitlines())
     assert "A local optimum was reached" in serial._repr_html_()
     assert same(pickle.loads(pickle.dumps(serial)), serial)
     assert sum(serial.counts.values()) == 12

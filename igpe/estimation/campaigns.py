@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.markup import Rows, Shown, counted, frame_rows
+from igpe.core.markup import Rows, Shown, counted, frame_rows, number
 from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import (
@@ -292,16 +292,19 @@ class Campaign(Shown):
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         ends = [(Status[name].value, str(count)) for name, count in self.counts.items()]
+        tables: list[Rows] = [[("", "starts"), *ends]]
         lines, reached = [], self.objectives
         if len(reached):
             near = sum(is_same_objective(reached[0], one) for one in reached)
             count = len(self.table)
             lines.append(f"Best objective {reached[0]:.8g}, reached from {near} of {count} starts.")
+            values = self.best.parameters
+            tables.append([("", "best value"), *((n, number(v)) for n, v in values.items())])
         if not self.complete:
             lines.append(
                 f"Interrupted: {len(self.table)} of {len(self.starts)} starts were finished."
             )
-        return [[("", "starts"), *ends]], [*lines, *self.notes]
+        return tables, [*lines, *self.notes]
 
 
 @takes_problem

@@ -182,7 +182,10 @@ def objective_at(problem: Problem, at: Linearised) -> float:
     return float(np.abs(plain.residual).sum() + at.residual[m:] @ at.residual[m:])
 
 
-VARYING = "Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation."
+VARYING = (
+    "Use igpe.campaign(problem, igpe.SingleShooting(), starts=10), which needs no start values; or "
+    "igpe.MultipleShooting or igpe.Collocation."
+)
 CONSTANT = "Write one constant unknown for each period, as in pyo.Expr_if(t < 30, m.early, m.late)."
 
 
