@@ -70,6 +70,7 @@ MARKS = {
 }
 """Remark of a `Parameter` -> its mark in the table."""
 LABELLED = '<b style="display:inline-block;min-width:7em">'
+OFTEN = 10  # changes of sign from which correlated errors may look like a trend
 COMBINED = "in combination"
 PROVE = "igpe.certify(problem, result)"
 COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
@@ -504,7 +505,16 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
         outliers = "outlier" if len(off) == 1 else "outliers"
         return f"Check the {outliers} before you change the model: {advice}"
     is_known = any(a.startswith((TOO_COARSE, PRIOR)) for a in result.actions)
-    return "" if is_known or result.active else "Plot the residuals and improve the model."
+    if is_known or result.active:
+        return ""
+    reasons = "" if result.adequacy is None else " ".join(result.adequacy.reasons)
+    changes = [int(n) for n in re.findall(r"change sign (\d+) times", reasons)]
+    if max(changes, default=0) < OFTEN or {"limit", "whitened"} & {*result.points}:
+        return "Plot the residuals and improve the model."
+    return (
+        "Plot the residuals and improve the model; or pass correlation=igpe.losses.AR1() if errors "
+        "of neighbouring measurements are correlated."
+    )
 
 
 def _measure(result: ResultData) -> Iterator[str]:

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from michaelis_menten import decay
 from one_state import one_state
+from pyomo import dae
 from scipy import stats
 from scipy.special import lambertw
 from small_problems import TIMES, line
@@ -143,3 +145,25 @@ def test_a_result_of_before_has_no_leverages_but_its_tests():
     del stored["points"]["leverage"]
     old = igpe.Result.from_dict(stored)
     assert len(old.residual_tests()) == 5
+
+
+def test_correlated_errors_are_named_where_residuals_change_their_sign_often():
+    random, errors = np.random.default_rng(2), [0.0]
+    for _ in range(119):
+        errors.append(0.9 * errors[-1] + 0.6 * random.standard_normal())
+    times = np.linspace(0.0, 10.0, 120)
+    data = pd.DataFrame({"time": times, "x": 1.0 + times + 0.1 * np.array(errors)})
+    run = igpe.Experiment(data, start={"x": igpe.Unknown(0, 2)}, sigma=0.1)
+
+    def model(t):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=t)
+        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 2))
+        m.dx = dae.DerivativeVar(m.x)
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k)
+        return m
+
+    problem = igpe.Problem(model, parameters=["k"], experiments=run)
+    result = igpe.estimate(problem, certify=False)
+    assert result.adequacy.lacks
+    assert "or pass correlation=igpe.losses.AR1() if errors" in " ".join(str(result).split())
