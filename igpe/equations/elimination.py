@@ -243,3 +243,30 @@ class InPlace:
         """Where a result goes from now on."""
         self._kept["write", index] = array
         self._buffer.set_res(index, memoryview(array))
+
+
+class AtPoint:
+    """A CasADi function of dense columns, called at single points, some thirty times as fast."""
+
+    def __init__(self, function: Any) -> None:
+        self.many = function
+        self._call = InPlace(function)
+        n, m = function.n_in(), function.n_out()
+        self._read = [np.zeros(function.numel_in(k)) for k in range(n)]
+        self._written = [np.zeros(function.size_out(k)[::-1]) for k in range(m)]
+        for k, array in enumerate(self._read):
+            if array.size:
+                self._call.read(k, array)
+        for k, array in enumerate(self._written):
+            if array.size:
+                self._call.write(k, array)
+
+    def __reduce__(self) -> tuple[type["AtPoint"], tuple[Any]]:
+        return AtPoint, (self.many,)
+
+    def __call__(self, *arguments: FloatArray | float) -> list[FloatArray]:
+        """The results (rows, columns) for columns, or numbers."""
+        for array, given in zip(self._read, arguments, strict=True):
+            array[:] = given
+        self._call.evaluate()
+        return [array.T.copy() for array in self._written]

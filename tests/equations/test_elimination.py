@@ -1,5 +1,7 @@
 """Slopes and algebraic variables by elimination are those of a numerical solution."""
 
+import pickle
+
 import casadi as ca
 import numpy as np
 import pandas as pd
@@ -10,7 +12,7 @@ from scipy.optimize import fsolve
 from zoo import ZOO
 
 from igpe.equations.compiled import compiled
-from igpe.equations.elimination import LARGEST_SYMBOLIC, solve_all, solve_for
+from igpe.equations.elimination import LARGEST_SYMBOLIC, AtPoint, solve_all, solve_for
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -110,3 +112,16 @@ def test_implicit_slopes_are_those_of_the_linear_system():
     found = ca.Function("f", [ivp.t, ivp.x, ivp.q], [ivp.f])(t, [x, y], [a, b])
     wanted = np.linalg.solve([[a, b], [1.0, -y]], [-x, 1 + t])
     assert np.asarray(found).ravel() == pytest.approx(wanted, rel=1e-13)
+
+
+def test_functions_of_points_are_those_of_casadi_and_survive_pickling() -> None:
+    x, y, none = ca.SX.sym("x", 3), ca.SX.sym("y"), ca.SX.sym("none", 0)
+    rows = [ca.densify(e) for e in (x * y, ca.jacobian(x**2, x), none)]
+    function = ca.Function("f", [x, y, none], rows)
+    point = np.array([1.0, 2.0, 3.0]), 0.5, np.zeros(0)
+    for one in (AtPoint(function), pickle.loads(pickle.dumps(AtPoint(function)))):
+        first = one(*point)
+        one(np.zeros(3), 0.0, np.zeros(0))  # does not change what was returned
+        for got, wanted in zip(first, function(*point), strict=True):
+            assert np.array_equal(got, np.asarray(wanted).reshape(got.shape))
+            assert got.shape == wanted.shape

@@ -348,7 +348,7 @@ class _Course:
         for time in self.ivp.breaks(float(self.of.cut.nodes[-1])):
             self._plan(Due(time, 0, np.zeros(self.n_d)))
         by_x, _ = self.local.gap_by(*self._point(after=True))
-        self.size = np.abs(np.asarray(by_x)) @ self.ivp.scale
+        self.size = np.abs(by_x) @ self.ivp.scale
         for _ in range(SETTLING):
             before, found = self.true.copy(), self._slopes(after=True)
             true = np.where(found.gaps == 0, found.rates > 0, found.gaps > 0)
@@ -368,7 +368,7 @@ class _Course:
         a, b = self._segment()
         for time, state in zip(times, states, strict=True):
             x, y = np.split(state, [self.n_x])
-            gap = float(self.local.slopes(time, x, y, a + b * time, b, self.q)[1][j])
+            gap = float(self.local.slopes(time, x, y, a + b * time, b, self.q)[1][j, 0])
             if abs(gap) > ZERO * self.size[j]:
                 return gap > 0
         return self.given.closed[j]
@@ -402,7 +402,7 @@ class _Course:
 
     def _slopes(self, *, after: bool) -> Rates:
         found = self.local.slopes(*self._point(after=after))
-        f, gaps, rates = (np.asarray(v).ravel() for v in found)
+        f, gaps, rates = (v.ravel() for v in found)
         return Rates(f, gaps + self.off, rates)
 
     def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
@@ -460,7 +460,7 @@ class _Course:
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(GRAZES.format(at(self.t)))
         by = np.zeros(self.n_d)
-        g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
+        g_x, g_q = self.local.gap_by(*self._point(after=False))
         if self.derivatives:
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
         near = [k for k in self.local.watched if abs(found.gaps[k]) <= ZERO * self.size[k]]
@@ -503,8 +503,7 @@ class _Course:
         return now
 
     def _jump(self, j: int, by: FloatArray) -> None:
-        here = self.local.jumps[j](*self._point(after=True))
-        after, by_x, by_t, by_q = (np.asarray(v) for v in here)
+        after, by_x, by_t, by_q = self.local.jumps[j](*self._point(after=True))
         if self.derivatives:
             self.by = by_x @ self.by + np.outer(by_t, by) + self._wide(by_q)
         self.x, self.off = after.ravel(), np.zeros(len(self.size))
@@ -565,7 +564,7 @@ class _Course:
         inputs = a[:, None] + b[:, None] * places
         held = (np.tile(v[:, None], len(places)) for v in (b, self.q))
         x, y = np.split(rows.T, [self.n_x])
-        many = self.local.slopes(places[None], x, y, inputs, *held)
+        many = self.local.slopes.many(places[None], x, y, inputs, *held)
         _, gaps, rates = (np.asarray(v) for v in many)
         self.size = np.maximum(self.size, np.abs(gaps).max(axis=1, initial=0.0))
         gaps = gaps + self.off[:, None]
@@ -594,4 +593,4 @@ class _Course:
         x, y = np.split(here, [self.n_x])
         _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
         sign = 1.0 if self.true[j] else -1.0
-        return sign * float(gaps[j] + self.off[j]), sign * float(rates[j])
+        return sign * float(gaps[j, 0] + self.off[j]), sign * float(rates[j, 0])

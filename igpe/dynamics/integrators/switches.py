@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Consistent, augmented
 from igpe.dynamics.integrators.base import Intervals
+from igpe.equations.elimination import AtPoint
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 from igpe.problem.inputs import Table
@@ -76,7 +77,7 @@ class Local:
             return by(e, ivp.t) + by(e, ivp.u) @ b
 
         def function(name: str, *rows: Any) -> Any:
-            return ca.Function(name, point, [ca.densify(r) for r in rows])
+            return AtPoint(ca.Function(name, point, [ca.densify(r) for r in rows]))
 
         rates = along(given.gaps) + by(given.gaps, ivp.x) @ ivp.f
         self.slopes = function("slopes", ivp.f, given.gaps, rates)
@@ -88,7 +89,8 @@ class Local:
         self.implicit = Implicit(ivp)
 
         def timed(e: Any) -> Any:
-            return ca.Function("time", [ivp.q], [ca.densify(e), ca.densify(ca.jacobian(e, ivp.q))])
+            rows = [ca.densify(e), ca.densify(ca.jacobian(e, ivp.q))]
+            return AtPoint(ca.Function("time", [ivp.q], rows))
 
         self.times = [None if e is None else timed(e) for e in given.times]
         self.at = [None if j.at is None else timed(j.at + j.delay) for j in given.jumps]
@@ -192,10 +194,10 @@ class Crossing(NamedTuple):
     grazes: bool = False
 
 
-def timed(function: Any, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+def timed(function: AtPoint, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A time, for a gap also its slope, and their derivatives by the unknowns."""
     value, by = function(q)
-    return np.asarray(value).ravel(), np.asarray(by).reshape(value.numel(), len(q))
+    return value.ravel(), by
 
 
 ZERO = 1e-9  # of a gap's size: smaller ones are 0, but for errors of integration
@@ -205,13 +207,15 @@ HALVINGS = 40
 CLOSE = 1e-6  # of the bracket: after so small a step of Newton's method its square is left
 
 
-def root(function: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+def root(
+    function: Callable[[float], tuple[float, float]], low: float, high: float, time: float
+) -> float:
     """Where a function with slope, positive at `low`, becomes 0: by Newton's steps, or halving.
 
+    time  where to look first
     It ends where errors of integration are larger than what is left.
     """
     width, exact = high - low, 4 * float(np.finfo(float).eps) * max(abs(low), abs(high))
-    time = (low + high) / 2
     for _ in range(HALVINGS):
         value, rate = function(time)
         low, high = (time, high) if value > 0 else (low, time)
@@ -331,16 +335,41 @@ def _zero(
         low = next((time for time in later if there(time)[0] > 0), begin)
         if low == begin:
             return Crossing(begin, j)
-    if not is_end:
-        if low >= end or not there(low)[1] < 0:
-            return None
-        end = _bottom(lambda time: there(time)[1], low, end)
-        least = there(end)[0]
-        if abs(least) <= GRAZING * size:
-            return Crossing(end, j, grazes=True)
-        if least > 0:
-            return None
-    return Crossing(root(there, low, end), j) if low < end else None
+    if low >= end:
+        return None
+    if is_end:
+        return Crossing(root(there, low, end, _guess(j, seen, between, low)), j)
+    return _dip(j, size, there, low, end)
+
+
+def _dip(
+    j: int, size: float, there: Callable[[float], tuple[float, float]], low: float, high: float
+) -> Crossing | None:
+    """Where gap j crosses 0 on its way to its least value, or touches 0 there."""
+    if not there(low)[1] < 0:
+        return None
+    bottom = _bottom(lambda time: there(time)[1], low, high)
+    least = there(bottom)[0]
+    if abs(least) <= GRAZING * size:
+        return Crossing(bottom, j, grazes=True)
+    return None if least > 0 else Crossing(root(there, low, bottom, (low + bottom) / 2), j)
+
+
+def _guess(j: int, seen: Seen, between: tuple[int, int], low: float) -> float:
+    """Where gap j crosses 0 between two places if it is a cubic; the middle if it is 0 at first."""
+    places = list(between)
+    begin, stop = (float(v) for v in seen.times[places])
+    if low > begin:
+        return (low + stop) / 2
+    (a, end), (b, last) = seen.gaps[j, places].tolist(), seen.rates[j, places].tolist()
+    h = stop - begin
+    c = (3 * (end - a) / h - 2 * b - last) / h
+    d = (b + last - 2 * (end - a) / h) / h**2
+
+    def there(time: float) -> tuple[float, float]:
+        return a + time * (b + time * (c + time * d)), b + time * (2 * c + 3 * time * d)
+
+    return begin + root(there, 0.0, h, h / 2)
 
 
 def crossing_with(
