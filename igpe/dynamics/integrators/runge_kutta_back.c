@@ -62,13 +62,13 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
     int counts = 0;
     for (int i = 0; i < N_X; i++) counts |= k[j][i] != 0;
     if (counts) {
-      slopes_at(r, t + (implicit ? KC_C[j] : DP_C[j]) * h, step + 2 + j * N_X);
+      slopes_at(r, t + (implicit ? KC_C[j] : DP_C[j]) * h, step + 2 + j * N_X, 0);
       if (a[j] != 0) {
-        if (!factorise(r, h * a[j])) return 0;
-        solve_transposed(r, k[j]);
+        if (!factorise(r, 0, h * a[j])) return 0;
+        solve_transposed(r, 0, k[j]);
       }
-      TRANSPOSED(FX, r->fx, k[j], stage);
-      TRANSPOSED(FQ, r->fq, k[j], s->by_q);
+      TRANSPOSED(FX, r->fx[0], k[j], stage);
+      TRANSPOSED(FQ, r->fq[0], k[j], s->by_q);
     }
     for (int i = 0; i < N_X; i++) x[i] += stage[i];
     for (int l = 0; l < j; l++)
@@ -81,13 +81,14 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
 /* The sweep, from the last interval to the first; nodes hand on what comes to them. */
 CASADI_SYMBOL_EXPORT int igpe_back(const Plan *p, const Sweep *s) {
   Run *r = calloc(1, sizeof(Run));
-  if (!r || !made_room(r, p->told)) {
+  if (!r || !made_room(r, p->told) || !(r->memory = malloc(sizeof(double) * (FX_N + FQ_N + 2)))) {
     freed(r);
     return MEMORY;
   }
   double by_state[N_X] = {0};
   int ok = 1;
   r->plan = p, r->q = s->q;
+  r->fx[0] = r->memory, r->fq[0] = r->memory + FX_N + 1;
   for (long j = 0; j < p->told->unknowns; j++) s->by_q[j] = 0;
   for (long long k = p->intervals - 1; ok && k >= 0; k--) {
     const long long first = s->tape->first[k];

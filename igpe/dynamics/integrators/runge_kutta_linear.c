@@ -1,4 +1,5 @@
-/* Second part: the linear equations of implicit stages, (1 - factor f_x) v = w.
+/* Second part: the linear equations of implicit stages, (1 - factor f_x) v = w, f_x and factors being
+   those of stage s.
 
    Where most of the factors are zeros, their places are known beforehand (LU_N > 0; see
    `igpe/dynamics/integrators/runge_kutta_source.py`): rows and columns in the order LU_ORDER, LU_PLACE its inverse; row i has entries
@@ -12,14 +13,15 @@
 
 #if LU_N
 /* Sparse factors L D U, the inverses of D in their places; 0 where a pivot is lost. */
-HOT static int factorise_sparsely(Run *r, double factor) {
-  double *lu = r->sparse, w[N_X];
+HOT static int factorise_sparsely(Run *r, int s, double factor) {
+  const double *fx = r->fx[s];
+  double *lu = r->sparse[s], w[N_X];
   for (int i = 0; i < N_X; i++) {
     const int row = LU_ORDER[i], diagonal = LU_DIAGONAL[i];
     for (int m = LU_FIRST[i]; m < LU_FIRST[i + 1]; m++) w[LU_COL[m]] = 0;
     w[i] = 1;
     for (int m = FX_FIRST[row]; m < FX_FIRST[row + 1]; m++)
-      w[LU_PLACE[FX_COL[m]]] -= factor * r->fx[m];
+      w[LU_PLACE[FX_COL[m]]] -= factor * fx[m];
     double terms = 1 + fabs(w[i] - 1);
     for (int m = LU_FIRST[i]; m < diagonal; m++) {
       const int k = LU_COL[m];
@@ -36,24 +38,38 @@ HOT static int factorise_sparsely(Run *r, double factor) {
   return 1;
 }
 
-/* Solve for four right-hand sides that stand side by side in rows of length c. */
-HOT static void solve_four_sparsely(const Run *r, double *v, long c) {
-  const double *lu = r->sparse;
-  Four x[N_X];
+/* Solve for four right-hand sides of a panel and, if there are `two`, the four beside them. */
+INLINE void solve_some_sparsely(const Run *r, int s, double *v, const long w, const int two) {
+  const double *lu = r->sparse[s];
+  Four x[N_X], y[N_X];
   for (int i = 0; i < N_X; i++) {
-    Four sum = *(Four *)(v + LU_ORDER[i] * c);
-    for (int m = LU_FIRST[i]; m < LU_DIAGONAL[i]; m++) sum -= lu[m] * x[LU_COL[m]];
-    x[i] = sum;
+    const double *from = v + LU_ORDER[i] * w;
+    Four one = *(const Four *)from, other = two ? *(const Four *)(from + 4) : one;
+    for (int m = LU_FIRST[i]; m < LU_DIAGONAL[i]; m++) {
+      one -= lu[m] * x[LU_COL[m]];
+      if (two) other -= lu[m] * y[LU_COL[m]];
+    }
+    x[i] = one, y[i] = other;
   }
   for (int i = N_X - 1; i >= 0; i--) {
-    Four sum = x[i] * lu[LU_DIAGONAL[i]];
-    for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) sum -= lu[m] * x[LU_COL[m]];
-    *(Four *)(v + LU_ORDER[i] * c) = x[i] = sum;
+    double *to = v + LU_ORDER[i] * w;
+    Four one = x[i] * lu[LU_DIAGONAL[i]], other = y[i] * lu[LU_DIAGONAL[i]];
+    for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) {
+      one -= lu[m] * x[LU_COL[m]];
+      if (two) other -= lu[m] * y[LU_COL[m]];
+    }
+    *(Four *)to = x[i] = one, y[i] = other;
+    if (two) *(Four *)(to + 4) = other;
   }
 }
 
-static void solve_one_sparsely(const Run *r, const double *from, double *v) {
-  const double *lu = r->sparse;
+HOT static void solve_sparsely(const Run *r, int s, double *v, long w) {
+  if (w == 8) solve_some_sparsely(r, s, v, 8, 1);
+  else solve_some_sparsely(r, s, v, 4, 0);
+}
+
+static void solve_one_sparsely(const Run *r, int s, const double *from, double *v) {
+  const double *lu = r->sparse[s];
   double x[N_X];
   for (int i = 0; i < N_X; i++) {
     double sum = from[LU_ORDER[i]];
@@ -67,8 +83,8 @@ static void solve_one_sparsely(const Run *r, const double *from, double *v) {
   }
 }
 
-static void solve_transposed_sparsely(const Run *r, double *v) {
-  const double *lu = r->sparse;
+static void solve_transposed_sparsely(const Run *r, int s, double *v) {
+  const double *lu = r->sparse[s];
   double u[N_X];
   for (int i = 0; i < N_X; i++) u[i] = v[LU_ORDER[i]];
   for (int i = 0; i < N_X; i++) {
@@ -80,25 +96,29 @@ static void solve_transposed_sparsely(const Run *r, double *v) {
     v[LU_ORDER[i]] = u[i];
   }
 }
-#define SPARSELY(function) if (r->is_sparse) return function;
+#define SPARSELY(function) if (r->is_sparse[s]) return function;
 #else
 #define SPARSELY(function)
 #endif
 
 /* LU factors, with row exchanges, of 1 - factor f_x, the inverses of the pivots in their places;
-   0 if it is singular. */
-HOT static int factorise_densely(Run *r, double factor) {
-  double *lu = r->lu;
-  for (int i = 0; i < N_X; i++) r->order[i] = i;
+   0 if it is singular, or if there is no memory. */
+HOT static int factorise_densely(Run *r, int s, double factor) {
+  const double *fx = r->fx[s];
+  int *order = r->order[s];
+  if (!r->dense[s]) r->dense[s] = malloc(sizeof(double) * N_X * N_X);
+  double *lu = r->dense[s];
+  if (!lu) return 0;
+  for (int i = 0; i < N_X; i++) order[i] = i;
   for (int i = 0; i < N_X * N_X; i++) lu[i] = 0;
   for (int i = 0; i < N_X; i++) lu[i * N_X + i] = 1;
-  for (int m = 0; m < FX_N; m++) lu[FX_ROW[m] * N_X + FX_COL[m]] -= factor * r->fx[m];
+  for (int m = 0; m < FX_N; m++) lu[FX_ROW[m] * N_X + FX_COL[m]] -= factor * fx[m];
   for (int j = 0; j < N_X; j++) {
     int best = j;
     for (int i = j + 1; i < N_X; i++)
       if (fabs(lu[i * N_X + j]) > fabs(lu[best * N_X + j])) best = i;
-    int row = r->order[j];
-    r->order[j] = r->order[best], r->order[best] = row;
+    int row = order[j];
+    order[j] = order[best], order[best] = row;
     if (!(fabs(lu[best * N_X + j]) > 0)) return 0;
     for (int i = 0; best != j && i < N_X; i++) {
       double held = lu[j * N_X + i];
@@ -114,48 +134,53 @@ HOT static int factorise_densely(Run *r, double factor) {
   return 1;
 }
 
-static int factorise(Run *r, double factor) {
+static int factorise(Run *r, int s, double factor) {
 #if LU_N
-  if ((r->is_sparse = factorise_sparsely(r, factor))) return 1;
+  if ((r->is_sparse[s] = factorise_sparsely(r, s, factor))) return 1;
 #endif
-  return factorise_densely(r, factor);
+  return factorise_densely(r, s, factor);
 }
 
-/* Solve for four right-hand sides that stand side by side in rows of length c. */
-HOT static void solve_four(const Run *r, double *v, long c) {
-  SPARSELY(solve_four_sparsely(r, v, c))
-  const double *lu = r->lu;
-  Four x[N_X];
-  for (int i = 0; i < N_X; i++) x[i] = *(Four *)(v + r->order[i] * c);
+INLINE void solve_some(const Run *r, int s, double *v, const long w, const int two) {
+  const double *lu = r->dense[s];
+  Four x[N_X], y[N_X];
+  for (int i = 0; i < N_X; i++) {
+    const double *from = v + r->order[s][i] * w;
+    x[i] = *(const Four *)from, y[i] = two ? *(const Four *)(from + 4) : x[i];
+  }
   for (int i = 1; i < N_X; i++)
     for (int j = 0; j < i; j++)
-      if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
+      if (N_X <= SMALL || lu[i * N_X + j] != 0) {
+        x[i] -= lu[i * N_X + j] * x[j];
+        if (two) y[i] -= lu[i * N_X + j] * y[j];
+      }
   for (int i = N_X - 1; i >= 0; i--) {
     for (int j = i + 1; j < N_X; j++)
-      if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
+      if (N_X <= SMALL || lu[i * N_X + j] != 0) {
+        x[i] -= lu[i * N_X + j] * x[j];
+        if (two) y[i] -= lu[i * N_X + j] * y[j];
+      }
     x[i] *= lu[i * N_X + i];
+    if (two) y[i] *= lu[i * N_X + i];
   }
-  for (int i = 0; i < N_X; i++) *(Four *)(v + i * c) = x[i];
+  for (int i = 0; i < N_X; i++) {
+    *(Four *)(v + i * w) = x[i];
+    if (two) *(Four *)(v + i * w + 4) = y[i];
+  }
 }
 
-/* Solve for n of them; what is left of fours moves to a place of its own. */
-static void solve(const Run *r, double *v, long c, long n) {
-  const long fours = n - n % 4, left = n % 4;
-  for (long d = 0; d < fours; d += 4) solve_four(r, v + d, c);
-  if (!left) return;
-  double four[4 * N_X] = {0};
-  for (int i = 0; i < N_X; i++)
-    for (long d = 0; d < left; d++) four[4 * i + d] = v[i * c + fours + d];
-  solve_four(r, four, 4);
-  for (int i = 0; i < N_X; i++)
-    for (long d = 0; d < left; d++) v[i * c + fours + d] = four[4 * i + d];
+/* Solve for all right-hand sides of a panel with rows of w numbers. */
+HOT static void solve(const Run *r, int s, double *v, long w) {
+  SPARSELY(solve_sparsely(r, s, v, w))
+  if (w == 8) solve_some(r, s, v, 8, 1);
+  else solve_some(r, s, v, 4, 0);
 }
 
 /* The same for one right-hand side. */
-HOT static void solve_one(const Run *r, const double *from, double *v) {
-  SPARSELY(solve_one_sparsely(r, from, v))
-  const double *lu = r->lu;
-  for (int i = 0; i < N_X; i++) v[i] = from[r->order[i]];
+HOT static void solve_one(const Run *r, int s, const double *from, double *v) {
+  SPARSELY(solve_one_sparsely(r, s, from, v))
+  const double *lu = r->dense[s];
+  for (int i = 0; i < N_X; i++) v[i] = from[r->order[s][i]];
   for (int i = 1; i < N_X; i++)
     for (int j = 0; j < i; j++) v[i] -= lu[i * N_X + j] * v[j];
   for (int i = N_X - 1; i >= 0; i--) {
@@ -165,9 +190,9 @@ HOT static void solve_one(const Run *r, const double *from, double *v) {
 }
 
 /* Solve with the transpose of what was factorised, in place. */
-static void solve_transposed(const Run *r, double *v) {
-  SPARSELY(solve_transposed_sparsely(r, v))
-  const double *lu = r->lu;
+static void solve_transposed(const Run *r, int s, double *v) {
+  SPARSELY(solve_transposed_sparsely(r, s, v))
+  const double *lu = r->dense[s];
   double u[N_X];
   for (int i = 0; i < N_X; i++) {
     u[i] = v[i];
@@ -176,5 +201,5 @@ static void solve_transposed(const Run *r, double *v) {
   }
   for (int i = N_X - 1; i >= 0; i--)
     for (int j = i + 1; j < N_X; j++) u[i] -= lu[j * N_X + i] * u[j];
-  for (int i = 0; i < N_X; i++) v[r->order[i]] = u[i];
+  for (int i = 0; i < N_X; i++) v[r->order[s][i]] = u[i];
 }

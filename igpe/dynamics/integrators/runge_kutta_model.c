@@ -1,8 +1,9 @@
 /* The batch integrator, first part: what it is given, and the model with its variations.
 
-   Matrices of N_X rows hold in their first column a state and beside it its derivatives along some
-   directions of (start, q): dS/dt = f_x S + f_q D. The functions of the model stand above this text,
-   written by CasADi, ab being the inputs' a and b:
+   A vector holds a state and its derivatives S along some directions D of (start, q): dS/dt = f_x S +
+   f_q D. These stand in panels, rows of eight directions side by side, one for each state, so that all
+   that a step does with a panel stays in the cache (`Run`). The functions of the model stand above this
+   text, written by CasADi, ab being the inputs' a and b:
 
      igpe_slope   (t, x, q, ab, c) -> f      igpe_slopes  (t, x, q, ab, c) -> f, f_x, f_q
 
@@ -89,25 +90,31 @@ typedef struct {
 enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE, STOPPED };
 enum { EXPLICIT, IMPLICIT, BY_STIFFNESS };
 
-/* Work of one run; k are the slopes of the stages, N = columns N_X numbers each. */
+/* Work of one run; k are the slopes of the stages. A vector begins with the state, ROOM numbers, and goes
+   on with panels of N_X rows. The last panel has rows of four where these are enough; where directions
+   are no multiple of four, the first one stands several times, `pad` times too often. */
+#define ROOM ((N_X + 7) / 8 * 8) /* so that all rows of eight begin with a line of the cache */
+
 typedef struct {
   const Plan *plan;
   const double *q, *ab, *along; /* along: the rows of q, or 0 */
-  long columns, N;
-  double *x, *end, *stage, *last, *unit, *ratio, *k[STAGES], *carried;
+  long directions, pad, lanes, N;  /* lanes: places for directions; N: numbers of a vector */
+  double *memory, *x, *end, *stage, *k[STAGES], *carried;
+  double *by, *most;      /* rows of q in panels of N_Q rows; how large each direction counts */
+  int *moves, *count;     /* for each panel, which rows of q are not 0, and how many; -1: most are */
+  double *fx[STAGES], *fq[STAGES]; /* Jacobians at the stages; the first ones where the step begins */
   double *hx, *hq, *told_h, *told_w;
   casadi_int *told_iw;
-  double point[N_X], f[N_X], fx[FX_N + 1], fq[FQ_N + 1], lu[N_X * N_X], w[WORK + 1];
+  double point[N_X], f[N_X], w[WORK + 1];
   double fast[N_X];       /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
   int few;                /* whether directions are so few that ALONG gives their slopes */
-  int recording;          /* whether the points of stages are kept, in `seen` */
+  int at_x;               /* whether the first Jacobians are those where the step begins */
   long long piece;
-  double seen[STAGES * N_X];
-  int order[N_X], at_x;   /* of the rows in the factors; at_x: fx is that where the step begins */
-  double sparse[LU_N + 1];
-  int is_sparse;          /* which factors were made last, `sparse` or `lu` */
+  double seen[STAGES * N_X]; /* where the Jacobians of the stages stand */
+  double *dense[STAGES], sparse[STAGES][LU_N + 1]; /* factors at the stages, and which were made last */
+  int order[STAGES][N_X], is_sparse[STAGES];
   casadi_int iw[IWORK + 1];
 } Run;
 
@@ -124,7 +131,8 @@ static int made_room(Run *r, const Told *told) {
 }
 
 static void freed(Run *r) {
-  if (r) free(r->hx), free(r->told_iw);
+  if (r) free(r->hx), free(r->told_iw), free(r->memory), free(r->moves);
+  for (int i = 0; r && i < STAGES; i++) free(r->dense[i]);
   free(r);
 }
 
@@ -139,9 +147,10 @@ static void slope_at(Run *r, double t, const double *x) {
   igpe_slope(arg, res, r->iw, r->w, 0);
 }
 
-static void slopes_at(Run *r, double t, const double *x) {
+/* With the Jacobians of stage i. */
+static void slopes_at(Run *r, double t, const double *x, int i) {
   const double *arg[ARG] = {&t, x, r->q, r->ab, r->plan->numbers};
-  double *res[RES] = {r->f, r->fx, r->fq};
+  double *res[RES] = {r->f, r->fx[i], r->fq[i]};
   igpe_slopes(arg, res, r->iw, r->w, 0);
 }
 
@@ -151,9 +160,13 @@ static int finite_all(const double *v, long n) {
   return sum == 0;
 }
 
-static void gather(const Run *r, const double *from, double *point) {
-  for (int i = 0; i < N_X; i++) point[i] = from[i * r->columns];
-}
+/* How many panels there are, where one begins in a vector, and how long its rows are. */
+INLINE long panels(const Run *r) { return (r->lanes + 7) / 8; }
+INLINE long place(long p) { return ROOM + 8 * N_X * p; }
+INLINE long width(const Run *r, long p) { return r->lanes - 8 * p < 8 ? 4 : 8; }
+
+/* The direction in a lane of a panel; below 0 where the first one stands too often. */
+INLINE long direction(const Run *r, long p, long lane) { return 8 * p + lane - r->pad; }
 
 /* Four numbers anywhere in memory; compilers make of them what the machine has. */
 typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
@@ -175,27 +188,29 @@ INLINE void axpy(double *restrict y, double a, const double *restrict x, const l
   for (; d < n; d++) y[d] += a * x[d];
 }
 
-/* Add factor f_q D to the derivatives in k. */
-static void add_by_unknowns(const Run *r, double factor, double *k) {
-  const long c = r->columns;
-  for (int m = 0; m < FQ_N; m++) {
-    double v = factor * r->fq[m], *row = k + FQ_ROW[m] * c + 1;
-    if (r->along) axpy(row, v, r->along + FQ_COL[m] * (c - 1), c - 1);
-    else row[N_X + FQ_COL[m]] += v;
-  }
+/* Add factor f_q D to the derivatives in panel p, f_q being that of stage i. */
+static void add_by_unknowns(const Run *r, int i, long p, double factor, double *k) {
+  const long w = width(r, p);
+  const double *by = r->by + 8 * N_Q * p, *fq = r->fq[i];
+  const int *moves = r->moves + N_Q * p;
+  if (r->count[p] < 0)
+    for (int m = 0; m < FQ_N; m++) axpy(k + FQ_ROW[m] * w, factor * fq[m], by + FQ_COL[m] * w, w);
+  for (int n = 0; n < r->count[p]; n++)
+    for (int l = FQ_BEGIN[moves[n]]; l < FQ_BEGIN[moves[n] + 1]; l++)
+      axpy(k + FQ_ROW[FQ_AT[l]] * w, factor * fq[FQ_AT[l]], by + moves[n] * w, w);
 }
 
 /* Rows of f_x S + f_q D, PRODUCTS being made of these: row i begins, an entry m of f_x in column j,
-   one of f_q, the row ends. It is four columns and, if there are `two`, four more e columns on.
+   one of f_q, the row ends. It is four columns of a panel and, if there are `two`, the four beside them.
    LOOPED is what PRODUCTS is where it would be too long to be written out. */
 #define ROW(i) { Four one = {0, 0, 0, 0}, other = {0, 0, 0, 0};
-#define BY_X(m, j) ADD(r->fx[m], s + (j) * c)
-#define BY_Q(m, j) if (by) ADD(r->fq[m], by + (j) * (c - 1))
+#define BY_X(m, j) ADD(fx[m], s + (j) * w)
+#define BY_Q(m, j) if (by) ADD(fq[m], by + (j) * w)
 #define ADD(v, from) { \
     one += v * *(const Four *)(from); \
-    if (two) other += v * *(const Four *)(from + e); \
+    if (two) other += v * *(const Four *)((from) + 4); \
   }
-#define ENDS(i) *(Four *)(k + (i) * c) = one; if (two) *(Four *)(k + (i) * c + e) = other; }
+#define ENDS(i) *(Four *)(k + (i) * w) = one; if (two) *(Four *)(k + (i) * w + 4) = other; }
 #define LOOPED \
   for (int i = 0; i < N_X; i++) { \
     ROW(i) \
@@ -204,119 +219,108 @@ static void add_by_unknowns(const Run *r, double factor, double *k) {
     ENDS(i) \
   }
 
-INLINE void products(const Run *r, const double *restrict s, const double *restrict by,
-                     double *restrict k, const int two, const long e) {
-  const long c = r->columns;
+INLINE void products(const double *fx, const double *fq, const double *restrict s,
+                     const double *restrict by, double *restrict k, const long w, const int two) {
   PRODUCTS
 }
 
-static void products_of_one(const Run *r, const double *s, double *k) {
-  const long c = r->columns;
-  for (int i = 0; i < N_X; i++) {
-    double sum = 0;
-    for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++) sum += r->fx[m] * s[FX_COL[m] * c];
-    k[i * c] = sum;
-  }
-}
-
-/* The slopes of the first n derivatives S; the last of them may be computed twice. */
-static void slopes_of_derivatives(const Run *r, const double *x, double *k, const long n) {
-  const long c = r->columns;
-  const double *s = x + 1, *by = r->along;
-  long d = 0;
-  k++;
-  for (; n >= 4 && d + 4 < n; d += 8) {
-    const long e = d + 8 <= n ? 4 : n - 4 - d;
-    if (by) products(r, s + d, by + d, k + d, 1, e);
-    else products(r, s + d, 0, k + d, 1, e);
-  }
-  if (n >= 4 && d < n) {
-    if (by) products(r, s + n - 4, by + n - 4, k + n - 4, 0, 0);
-    else products(r, s + n - 4, 0, k + n - 4, 0, 0);
-  }
-  for (; n < 4 && d < n; d++) products_of_one(r, s + d, k + d);
-  for (int m = 0; m < FQ_N && !by; m++) k[FQ_ROW[m] * c + N_X + FQ_COL[m]] += r->fq[m];
-  for (int m = 0; m < FQ_N && by && n < 4; m++)
-    axpy(k + FQ_ROW[m] * c, r->fq[m], by + FQ_COL[m] * (c - 1), n);
-}
-
-/* The slopes of x and of four of its directions from column d, and of four more e columns on, without
-   Jacobians: ALONG is written for that, line by line, where it is faster. */
-INLINE void along(const Run *r, const double t, const double *x, double *restrict k, const long d,
-                  const long e) {
-  const long c = r->columns;
-  const double *s = x + 1 + d, *by = r->along + d, *number = r->plan->numbers;
-  double *to = k + 1 + d;
+/* The slopes of the state x and of four directions, and of four more e columns on, without Jacobians:
+   ALONG is written for that, line by line, where it is faster. Rows of panels have w numbers. */
+INLINE void along(const Run *r, const double t, const double *x, double *restrict k, const double *s,
+                  const double *by, double *restrict to, const long w, const long e) {
+  const double *number = r->plan->numbers;
   ALONG
 }
 
-APART void along_four(const Run *r, double t, const double *x, double *k, long d) {
-  along(r, t, x, k, d, 0);
+APART void along_four(const Run *r, double t, const double *x, double *k, const double *s,
+                      const double *by, double *to, long w) {
+  along(r, t, x, k, s, by, to, w, 0);
 }
 
-APART void along_eight(const Run *r, double t, const double *x, double *k, long d, long e) {
-  along(r, t, x, k, d, e);
+APART void along_eight(const Run *r, double t, const double *x, double *k, const double *s,
+                       const double *by, double *to) {
+  along(r, t, x, k, s, by, to, 8, 4);
+}
+
+/* The slopes k of the derivatives s in panel p, by the Jacobians of stage i at t and `point`. Those of a
+   probe have the same bits among few or many. */
+static void slopes_of_panel(Run *r, int i, double t, const double *point, long p, const double *s,
+                            double *k) {
+  const long w = width(r, p), last = w - 4;
+  const double *fx = r->fx[i], *fq = r->fq[i], *by = r->by + 8 * N_Q * p;
+  const int apart = FEW && r->probed && p == panels(r) - 1, all = r->count[p] < 0;
+  if (w == 8 && !apart) {
+    if (all) products(fx, fq, s, by, k, 8, 1);
+    else products(fx, fq, s, 0, k, 8, 1);
+  } else if (w == 8 || !apart) {
+    if (all) products(fx, fq, s, by, k, w, 0);
+    else products(fx, fq, s, 0, k, w, 0);
+  }
+  if (!all) add_by_unknowns(r, i, p, 1, k);
+  if (apart) along_four(r, t, point, r->k[i], s + last, by + last, k + last, w);
 }
 
 /* The slopes of x and of few directions, at least four. */
 static void slopes_of_few(const Run *r, double t, const double *x, double *k) {
-  const long n = r->columns - 1;
-  long d = 0;
-  for (; d + 4 < n; d += 8) along_eight(r, t, x, k, d, d + 8 <= n ? 4 : n - 4 - d);
-  if (d < n) along_four(r, t, x, k, n - 4);
+  for (long p = 0; p < panels(r); p++) {
+    const long from = place(p);
+    const double *by = r->by + 8 * N_Q * p;
+    if (width(r, p) == 8) along_eight(r, t, x, k, x + from, by, k + from);
+    else along_four(r, t, x, k, x + from, by, k + from, 4);
+  }
 }
 
-/* The slopes of x and of its derivatives; those of a probe have the same bits among few or many. */
-static void slopes(Run *r, double t, const double *x, double *k) {
-  const long c = r->columns;
+/* The slope of the state x, to k[i], with the Jacobians of stage i if there are directions. */
+static void slope_of_state(Run *r, int i, double t, const double *x) {
+  if (r->lanes) slopes_at(r, t, x, i);
+  else slope_at(r, t, x);
+  memcpy(r->k[i], r->f, sizeof r->f);
+}
+
+/* The slopes of x and of its derivatives, to k[i]. */
+static void slopes(Run *r, int i, double t, const double *x) {
   if (r->few) {
-    slopes_of_few(r, t, x, k);
-    if (r->recording) gather(r, x, r->point);
+    slopes_of_few(r, t, x, r->k[i]);
     return;
   }
-  gather(r, x, r->point);
-  if (c == 1) {
-    slope_at(r, t, r->point);
-    memcpy(k, r->f, sizeof r->f);
-    return;
-  }
-  slopes_at(r, t, r->point);
-  for (int i = 0; i < N_X; i++) k[i * c] = r->f[i];
-  const long apart = FEW && r->probed ? 4 : 0;
-  slopes_of_derivatives(r, x, k, c - 1 - apart);
-  if (apart) along_four(r, t, x, k, c - 5);
+  slope_of_state(r, i, t, x);
+  for (long p = 0; p < panels(r); p++)
+    slopes_of_panel(r, i, t, x, p, x + place(p), r->k[i] + place(p));
 }
 
-/* Keep where the Jacobians of stage i stand. */
-INLINE void keep(Run *r, int i) {
-  if (r->recording) memcpy(r->seen + i * N_X, r->point, sizeof r->point);
+/* The derivatives in a vector, to rows of all directions. */
+static void unfold(const Run *r, const double *from, double *to) {
+  for (long p = 0; p < panels(r); p++) {
+    const long w = width(r, p), first = p ? 0 : r->pad;
+    double *into = to + direction(r, p, first);
+    for (int i = 0; i < N_X; i++)
+      memcpy(into + i * r->directions, from + place(p) + i * w + first, sizeof(double) * (w - first));
+  }
 }
 
 /* What is measured at time `row` if the state is x. */
 HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const Plan *p = r->plan;
   const Told *told = p->told;
-  const long c = r->columns, n_d = c - 1, n_h = (long)told->size;
-  const long width = n_d + (b->rest ? (long)told->unknowns - N_Q : 0);
-  const double *arg[5] = {p->times + row, r->point, r->q, p->row_inputs + row * 2 * N_U,
-                          told->numbers};
+  const long n_d = r->directions, n_h = (long)told->size;
+  const long row_length = n_d + (b->rest ? (long)told->unknowns - N_Q : 0);
+  const double *arg[5] = {p->times + row, x, r->q, p->row_inputs + row * 2 * N_U, told->numbers};
   double *res[3] = {b->measured + row * n_h, r->hx, r->hq};
-  gather(r, x, r->point);
-  if (b->tape) memcpy(b->tape->states + row * N_X, r->point, sizeof r->point);
-  for (int i = 0; b->states && i < N_X; i++) {
-    b->states[row * N_X + i] = x[i * c];
-    memcpy(b->states_by + (row * N_X + i) * n_d, x + i * c + 1, sizeof(double) * n_d);
+  if (b->tape) memcpy(b->tape->states + row * N_X, x, sizeof(double) * N_X);
+  if (b->states) {
+    memcpy(b->states + row * N_X, x, sizeof(double) * N_X);
+    unfold(r, x, b->states_by + row * N_X * n_d);
   }
-  if (c == 1) {
+  if (!n_d) {
     told->plain(arg, res, r->told_iw, r->told_w, 0);
     return;
   }
   told->both(arg, res, r->told_iw, r->told_w, 0);
-  double *by = b->measured_by + row * n_h * width;
-  for (long i = 0; i < n_h * width; i++) by[i] = 0;
+  double *by = b->measured_by + row * n_h * row_length;
+  for (long i = 0; i < n_h * row_length; i++) by[i] = 0;
   for (long m = 0; m < told->q_entries; m++) {
     const long long col = told->q_col[m];
-    double *out = by + told->q_row[m] * width;
+    double *out = by + told->q_row[m] * row_length;
     if (b->rest && col >= N_Q) out[n_d + col - N_Q] += r->hq[m];
     else if (!r->along) out[N_X + col] += r->hq[m];
     else for (long d = 0; d < n_d; d++) { /* what does not change counts as 0 */
@@ -324,61 +328,63 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
       out[d] += v != 0 ? r->hq[m] * v : 0;
     }
   }
-  for (long m = 0; m < told->x_entries; m++) {
-    const double *s = x + told->x_col[m] * c + 1;
-    double *out = by + told->x_row[m] * width;
-    for (long d = 0; d < n_d; d++)
-      out[d] += s[d] != 0 ? r->hx[m] * s[d] : 0;
-  }
-}
-
-/* Largest of v over the tolerance at x, of the state and the last direction alone; not a number if
-   one of them is none. */
-HOT static double probe_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
-  const long c = r->columns;
-  const double atol = r->plan->atol, rtol = r->plan->rtol, slack = r->plan->slack;
-  double largest = 0, sum = 0;
-  for (int which = 0; which < 2; which++) {
-    double most = 0;
-    for (long i = which * (c - 1); i < r->N; i += c) {
-      double a = fabs(x[i]), b = fabs(y[i]);
-      double ratio = fabs(v[i]) / (atol * r->unit[i] + rtol * (a > b ? a : b));
-      most = ratio > most ? ratio : most;
-      sum += 0 * ratio;
+  for (long i = 0; i < panels(r); i++) {
+    const long w = width(r, i), first = i ? 0 : r->pad;
+    for (long m = 0; m < told->x_entries; m++) {
+      const double *s = x + place(i) + told->x_col[m] * w;
+      double *out = by + told->x_row[m] * row_length + direction(r, i, 0);
+      for (long l = first; l < w; l++) out[l] += s[l] != 0 ? r->hx[m] * s[l] : 0;
     }
-    most /= which ? slack : 1;
-    largest = most > largest ? most : largest;
+  }
+}
+
+/* The larger one of two; not a number if one of them is none. */
+INLINE double worse(double a, double b) { return a != a || a > b ? a : b; }
+
+/* Largest of v over the tolerance at x and y, of the state; not a number if one of them is none. */
+HOT static double state_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
+  const double atol = r->plan->atol, rtol = r->plan->rtol, *size = r->plan->size;
+  double largest = 0, sum = 0;
+  for (int i = 0; i < N_X; i++) {
+    const double a = fabs(x[i]), b = fabs(y[i]);
+    const double ratio = fabs(v[i]) / (atol * size[i] + rtol * (a > b ? a : b));
+    largest = ratio > largest ? ratio : largest;
+    sum += 0 * ratio;
   }
   return largest + sum;
 }
 
-/* The same of all; each number over its tolerance goes to `ratio` on the way. */
-static double in_tolerances(Run *r, const double *v, const double *x, const double *y) {
-  if (r->probed) return probe_in_tolerances(r, v, x, y);
-  const double atol = r->plan->atol, rtol = r->plan->rtol, slack = r->plan->slack;
-  const double *unit = r->unit;
-  double *ratio = r->ratio, largest = 0, sum = 0;
-  Four most = {0}, sums = {0};
-  long i = 0;
-  for (; i + 4 <= r->N; i += 4) {
-    const Four a = *(const Four *)(x + i), b = *(const Four *)(y + i), e = *(const Four *)(v + i);
-    const Four size = larger(magnitude(a), magnitude(b));
-    const Four q = magnitude(e) / (atol * *(const Four *)(unit + i) + rtol * size);
-    *(Four *)(ratio + i) = q;
-    most = larger(q, most);
-    sums += 0 * q;
+/* The same of the derivatives in panel p, to which v, x and y point; of the probe alone if there is one. */
+HOT static double panel_in_tolerances(const Run *r, long p, const double *v, const double *x,
+                                      const double *y) {
+  const double atol = r->plan->atol, rtol = r->plan->rtol, *size = r->plan->size;
+  const long w = width(r, p);
+  double largest = 0;
+  for (long l = r->probed ? w - 4 : 0; l < w; l += 4) {
+    const Four counts = *(const Four *)(r->most + 8 * p + l);
+    Four most = {0}, sums = {0};
+    for (long i = 0, m = l; i < N_X; i++, m += w) {
+      const Four a = *(const Four *)(x + m), b = *(const Four *)(y + m), e = *(const Four *)(v + m);
+      const Four large = larger(magnitude(a), magnitude(b));
+      const Four q = magnitude(e) / (atol * (size[i] * counts) + rtol * large);
+      most = larger(q, most);
+      sums += 0 * q;
+    }
+    for (int j = r->probed ? 3 : 0; j < 4; j++) largest = worse(most[j] + sums[j], largest);
   }
-  for (; i < r->N; i++) {
-    double a = fabs(x[i]), b = fabs(y[i]);
-    double q = ratio[i] = fabs(v[i]) / (atol * unit[i] + rtol * (a > b ? a : b));
-    largest = q > largest ? q : largest;
-    sum += 0 * q;
-  }
-  for (int j = 0; j < 4; j++) largest = most[j] > largest ? most[j] : largest, sum += sums[j];
-  largest /= slack;
-  for (i = 0; i < N_X; i++) {
-    double q = ratio[i * r->columns];
-    largest = q > largest ? q : largest;
-  }
-  return largest + sum;
+  return largest;
+}
+
+/* Both together; derivatives may err `slack` times more. */
+INLINE double in_all(const Run *r, double state, double derivatives) {
+  const double all = r->probed ? derivatives : worse(state, derivatives);
+  return worse(all / r->plan->slack, state);
+}
+
+/* The same of whole vectors. */
+static double in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
+  double derivatives = 0;
+  for (long p = r->probed ? panels(r) - 1 : 0; p < panels(r); p++)
+    derivatives = worse(derivatives, panel_in_tolerances(r, p, v + place(p), x + place(p), y + place(p)));
+  return in_all(r, state_in_tolerances(r, v, x, y), derivatives);
 }

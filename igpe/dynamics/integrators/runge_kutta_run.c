@@ -15,7 +15,7 @@ static double first_step(Run *r, double t, double span, double order) {
   double h = size > 1e-5 && d1 > 1e-5 ? 0.01 * size / d1 : 1e-6;
   h = h < 1 ? h : 1;
   for (long i = 0; i < r->N; i++) y[i] = r->x[i] + h * span * r->k[0][i];
-  slopes(r, t + h * span, y, k);
+  slopes(r, 1, t + h * span, y);
   for (long i = 0; i < r->N; i++) y[i] = k[i] - r->k[0][i];
   double d2 = span * in_tolerances(r, y, r->x, r->x) / h;
   if (!(d2 < HUGE_VAL)) return 1e-3 * h * span;
@@ -40,7 +40,7 @@ typedef struct {
 
 static int too_large(const Run *r, const double *x) {
   for (int i = 0; i < N_X; i++)
-    if (fabs(x[i * r->columns]) > r->plan->most[i]) return i + 1;
+    if (fabs(x[i]) > r->plan->most[i]) return i + 1;
   return 0;
 }
 
@@ -61,7 +61,7 @@ static double fastest(Run *r) {
   for (int n = 0; n < 2; n++) {
     double v[N_X] = {0};
     rate = 0;
-    for (int m = 0; m < FX_N; m++) v[FX_ROW[m]] += r->fx[m] * r->fast[FX_COL[m]];
+    for (int m = 0; m < FX_N; m++) v[FX_ROW[m]] += r->fx[0][m] * r->fast[FX_COL[m]];
     for (int i = 0; i < N_X; i++) rate = fabs(v[i]) > rate * size[i] ? fabs(v[i]) / size[i] : rate;
     int usable = rate > 0 && rate < HUGE_VAL && finite_all(v, N_X);
     for (int i = 0; i < N_X; i++) r->fast[i] = usable ? v[i] / rate : size[i];
@@ -71,7 +71,7 @@ static double fastest(Run *r) {
 
 /* Whether to try the implicit pair after an explicit step of h to t. */
 static int seems_stiff(Run *r, Course *c, double t, double h) {
-  if (!r->at_x) gather(r, r->x, r->point), slopes_at(r, t, r->point);
+  if (!r->at_x) slopes_at(r, t, r->x, 0);
   r->at_x = 1;
   c->suspect += h * fastest(r) > FAST ? 1 : c->suspect > 0 ? -1 : 0;
   if (c->suspect < c->patience) return 0;
@@ -79,8 +79,7 @@ static int seems_stiff(Run *r, Course *c, double t, double h) {
   return 1;
 }
 
-/* A step of h that was taken, and told the times from `told`. The next one's first slope is the last
-   of this one, with its Jacobian. */
+/* A step of h that was taken, and told the times from `told`. */
 static void record(Run *r, Tape *tape, const Course *c, double h, long long told) {
   const long long n = tape->count++;
   if (n < tape->room) {
@@ -90,7 +89,19 @@ static void record(Run *r, Tape *tape, const Course *c, double h, long long told
     step[0] = c->t, step[1] = h;
     memcpy(step + 2, r->seen, sizeof r->seen);
   }
-  const int last = (c->implicit ? KC_STAGES : DP_STAGES) - 1;
+}
+
+/* The next step begins where this one ended: its first slope is the last of this one, with its Jacobian. */
+static void advance(Run *r, int implicit) {
+  const int last = (implicit ? KC_STAGES : DP_STAGES) - 1;
+  double *slope = r->k[0], *fx = r->fx[0], *fq = r->fq[0], *x = r->x;
+  r->k[0] = r->k[last], r->k[last] = slope;
+  r->x = r->end, r->end = x;
+  r->at_x = r->lanes && (implicit || !r->few);
+  if (r->at_x) {
+    r->fx[0] = r->fx[last], r->fx[last] = fx;
+    r->fq[0] = r->fq[last], r->fq[last] = fq;
+  }
   memcpy(r->seen, r->seen + last * N_X, sizeof(double) * N_X);
 }
 
@@ -102,8 +113,8 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   int rejected = 0, trial = 0;
   double explicit_h = 0;
   if (end <= c->t) return DONE; /* nothing but the start is asked for */
-  slopes(r, c->t, r->x, r->k[0]), keep(r, 0);
-  r->at_x = 0;
+  slopes(r, 0, c->t, r->x), memcpy(r->seen, r->x, sizeof(double) * N_X);
+  r->at_x = r->lanes && !r->few;
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
     if (c->since++ >= p->max_steps || c->steps++ >= p->most_steps) return STEPS;
@@ -138,51 +149,64 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     if (b->tape) record(r, b->tape, c, h, told);
     c->told[2 + c->implicit]++;
     c->t = t;
-    r->at_x = r->columns > 1 && (c->implicit || !r->few);
-    memcpy(r->x, r->end, sizeof(double) * r->N);
+    advance(r, c->implicit);
     double wanted = 0.9 * pow(before, 0.2 * order) / pow(error > 1e-10 ? error : 1e-10, expo);
     wanted = wanted > 10 ? 10 : wanted < 0.2 ? 0.2 : wanted;
     double next = h * (rejected && wanted > 1 ? 1 : wanted);
     c->h = ends && next < c->h ? c->h : next; /* a step cut by the end says little */
     before = error > 1e-4 ? error : 1e-4;
     rejected = 0;
-    double *slope = r->k[c->implicit ? KC_STAGES - 1 : DP_STAGES - 1];
-    memcpy(r->k[0], slope, sizeof(double) * r->N);
     if (!c->implicit && p->pair == BY_STIFFNESS && c->told[2] % EVERY == 0 && end - t > WORTH * h)
       trial = seems_stiff(r, c, t, h);
   }
   return DONE;
 }
 
+/* Which rows of q are not 0 in a panel, if they are few: others move nothing. */
+static void list_rows(Run *r, long p) {
+  const long w = width(r, p);
+  const double *by = r->by + 8 * N_Q * p;
+  long count = 0, entries = 0;
+  for (int j = 0; j < N_Q; j++) {
+    int moves = 0;
+    for (long l = 0; l < w; l++) moves |= by[j * w + l] != 0;
+    if (moves) r->moves[N_Q * p + count++] = j, entries += FQ_BEGIN[j + 1] - FQ_BEGIN[j];
+  }
+  r->count[p] = 2 * entries > FQ_N ? -1 : (int)count;
+}
+
 /* The state at the start, its directions, and how large each number counts. */
 static void begin(Run *r, const Batch *b, long long k) {
-  const long c = r->columns, n_d = c - 1, n_q = moving(r->plan, b);
+  const long n_d = r->directions, n_q = moving(r->plan, b);
   const double *start = b->starts + k * N_X, *size = r->plan->size;
   const double *along = b->chained ? r->carried : b->along;
   if (along && !b->chained) along += k * (N_X + n_q) * n_d;
   r->along = along ? along + N_X * n_d : 0;
   for (long i = 0; i < r->N; i++) r->x[i] = 0;
-  for (int i = 0; i < N_X; i++) r->x[i * c] = start[i], r->unit[i * c] = size[i];
-  for (long d = 0; d < n_d; d++) {
+  for (int i = 0; i < N_X; i++) r->x[i] = start[i];
+  for (long lane = 0; lane < r->lanes; lane++) {
+    const long p = lane / 8, w = width(r, p), l = lane % 8, d = lane < r->pad ? 0 : lane - r->pad;
+    double *x = r->x + place(p) + l, *by = r->by + 8 * N_Q * p + l;
     double most = 0; /* of the direction, measured by the sizes of states and unknowns */
     for (int i = 0; i < N_X; i++) {
       double v = along ? along[i * n_d + d] : i == d;
-      r->x[i * c + 1 + d] = v;
+      x[i * w] = v;
       most = fabs(v) / size[i] > most ? fabs(v) / size[i] : most;
     }
     for (long j = 0; j < n_q; j++) {
-      double v = fabs(along ? r->along[j * n_d + d] : N_X + j == d);
+      double v = along ? r->along[j * n_d + d] : N_X + j == d;
       double q = fabs(r->q[j]), nearest = r->plan->nearest[j];
-      double relative = v / (q > nearest ? q : nearest);
+      double relative = fabs(v) / (q > nearest ? q : nearest);
+      if (j < N_Q) by[j * w] = v;
       most = relative > most ? relative : most;
     }
-    for (int i = 0; i < N_X; i++) r->unit[i * c + 1 + d] = size[i] * (most > 0 ? most : 1);
+    r->most[lane] = most > 0 ? most : 1;
   }
+  for (long p = 0; p < panels(r); p++) list_rows(r, p);
 }
 
 static int interval(Run *r, const Batch *b, Course *c, long long k) {
   const Plan *p = r->plan;
-  const long n_d = r->columns - 1;
   begin(r, b, k);
   memcpy(r->fast, p->size, sizeof r->fast);
   r->rate = 1;
@@ -194,10 +218,8 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
     int ended = piece(r, b, c, p->edges[2 * i + 1], p->rows[k + 1]);
     if (ended != DONE) return ended;
   }
-  for (int i = 0; i < N_X; i++) {
-    b->ends[k * N_X + i] = r->x[i * r->columns];
-    memcpy(b->ends_by + (k * N_X + i) * n_d, r->x + i * r->columns + 1, sizeof(double) * n_d);
-  }
+  memcpy(b->ends + k * N_X, r->x, sizeof(double) * N_X);
+  unfold(r, r->x, b->ends_by + k * N_X * r->directions);
   return DONE;
 }
 
@@ -227,23 +249,48 @@ static void nothing(const Plan *p, const Batch *b, long long k, long long next) 
   for (long long i = rows[0] * N_X * n_d; i < rows[1] * N_X * n_d; i++) b->states_by[i] = NAN;
 }
 
+/* Room for n numbers in `memory`, from a line of the cache on; counted only where there is none yet. */
+static double *room(Run *r, size_t *used, size_t n) {
+  double *found = r->memory ? (double *)(((size_t)r->memory + 63) / 64 * 64) + *used : 0;
+  *used += (n + 7) / 8 * 8;
+  return found;
+}
+
+/* Places of all vectors and Jacobians; how many numbers these are. */
+static size_t placed(Run *r, size_t many) {
+  double **vectors[3] = {&r->x, &r->end, &r->stage};
+  size_t used = 0;
+  for (int i = 0; i < 3; i++) *vectors[i] = room(r, &used, (size_t)r->N);
+  for (int i = 0; i < STAGES; i++) {
+    r->k[i] = room(r, &used, (size_t)r->N);
+    r->fx[i] = room(r, &used, FX_N), r->fq[i] = room(r, &used, FQ_N);
+  }
+  r->by = room(r, &used, (size_t)(N_Q * r->lanes)), r->most = room(r, &used, (size_t)r->lanes);
+  r->carried = room(r, &used, many);
+  return used + 8;
+}
+
+/* Made ready for a batch; 0 if there is no memory. */
+static int ready(Run *r, const Plan *p, const Batch *b) {
+  const size_t many = (size_t)(N_X + moving(p, b)) * (size_t)b->directions; /* numbers of the directions */
+  r->plan = p, r->q = b->q, r->directions = (long)b->directions;
+  r->lanes = (r->directions + 3) / 4 * 4, r->pad = r->lanes - r->directions;
+  r->N = ROOM + N_X * r->lanes;
+  r->few = b->along && b->directions >= 4 && b->directions <= FEW;
+  r->probed = b->probed != 0;
+  r->memory = calloc(placed(r, many), sizeof(double));
+  r->moves = malloc(sizeof(int) * (size_t)((N_Q + 1) * panels(r) + 1));
+  if (!r->memory || !r->moves || !made_room(r, p->told)) return 0;
+  placed(r, many);
+  r->count = r->moves + N_Q * panels(r);
+  if (b->chained) memcpy(r->carried, b->along, sizeof(double) * many);
+  return 1;
+}
+
 /* Integrate all intervals; what one that broke down did not reach is not a number. */
 CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
-  const long columns = 1 + (long)b->directions, N = columns * N_X;
-  const size_t many = (size_t)(N_X + moving(p, b)) * (size_t)b->directions; /* numbers of the directions */
   Run *r = calloc(1, sizeof(Run));
-  double *numbers = malloc(sizeof(double) * ((size_t)N * (6 + STAGES) + many));
-  int ok = r && numbers && made_room(r, p->told);
-  if (ok) {
-    r->plan = p, r->q = b->q, r->columns = columns, r->N = N;
-    r->few = b->along && b->directions >= 4 && b->directions <= FEW;
-    r->probed = b->probed != 0, r->recording = b->tape != 0;
-    double **places[6] = {&r->x, &r->end, &r->stage, &r->last, &r->unit, &r->ratio};
-    for (int i = 0; i < 6; i++) *places[i] = numbers + i * N;
-    for (int i = 0; i < STAGES; i++) r->k[i] = numbers + (6 + i) * N;
-    r->carried = numbers + (6 + STAGES) * N;
-    if (b->chained) memcpy(r->carried, b->along, sizeof(double) * many);
-  }
+  const int ok = r && ready(r, p, b);
   int broken = 0;
   for (long long k = 0; k < p->intervals; k++) {
     Course c = {0, 0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT, 0,
@@ -257,7 +304,6 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
     b->reached[k] = c.t;
   }
   if (b->tape) b->tape->first[p->intervals] = b->tape->count;
-  free(numbers);
   freed(r);
   return ok ? DONE : MEMORY;
 }

@@ -15,7 +15,7 @@ Jacobians, whose entries are computed, stored, read and multiplied.
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -223,11 +223,11 @@ GIVEN = re.compile(r"arg\[(\d)\]\? arg\[\1\]\[(\d+)\] : 0")
 TERM = re.compile(r"\((-?)([\w.]+)(?:([-+*/?])([\w.]+)(?::0)?)?\)")
 PLACES = (
     "t",
-    "x[{} * c]",
+    "x[{}]",
     "r->q[{}]",
     "r->ab[{}]",
-    "s + {} * c",
-    "by + {} * (c - 1)",
+    "s + {} * w",
+    "by + {} * w",
     "number[{}]",
 )
 DX, DQ = 4, 5  # arguments that are directions
@@ -287,9 +287,9 @@ class _Text:
             one, other = name, self._other(name)
             if name not in self.vectors:  # a slope that depends on no state and no unknown
                 one = other = f"(Four){{0}} + {name}"
-            to = f"*(Four *)(to + {place} * c"
+            to = f"*(Four *)(to + {place} * w"
             both = [f"{to}) = {one};", f"{to} + e) = {other};"]
-            self.lines += [f"k[{place} * c] = {name};"] if which == "0" else both
+            self.lines += [f"k[{place}] = {name};"] if which == "0" else both
             return True
         number = NUMBER.fullmatch(line)
         return bool(number and self._number(number[1], number[2]))
@@ -373,6 +373,9 @@ def written(slope: SharedFormula) -> Written:
     lines = [f"#define {name} {size}" for name, size in sizes.items()]
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
     lines += _factors(jacobians["FX"])
+    of = np.array(jacobians["FQ"].sparsity().row(), dtype=int)  # unknowns of the entries
+    begins = np.cumsum([0, *np.bincount(of, minlength=q.numel())])
+    lines += [_list("FQ_BEGIN", begins), _list("FQ_AT", np.argsort(of, kind="stable"))]
     lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     model = _generated(parts)
@@ -487,9 +490,12 @@ def _places(name: str, transposed: Any) -> list[str]:
     columns, rows = transposed.sparsity().get_triplet()
     lists = {"ROW": rows, "COL": columns, "FIRST": transposed.sparsity().colind()}
     return [f"#define {name}_N {len(rows)}"] + [
-        f"static const int {name}_{kind}[] = {{{', '.join(map(str, places)) or '0'}}};"
-        for kind, places in lists.items()
+        _list(f"{name}_{kind}", places) for kind, places in lists.items()
     ]
+
+
+def _list(name: str, places: Iterable[int]) -> str:
+    return f"static const int {name}[] = {{{', '.join(map(str, places)) or '0'}}};"
 
 
 def _factors(by_x: Any) -> list[str]:
@@ -507,10 +513,7 @@ def _factors(by_x: Any) -> list[str]:
     }
     return [
         f"#define LU_N {len(factors.columns)}",
-        *(
-            f"static const int LU_{name}[] = {{{', '.join(map(str, v))}}};"
-            for name, v in lists.items()
-        ),
+        *(_list(f"LU_{name}", v) for name, v in lists.items()),
     ]
 
 

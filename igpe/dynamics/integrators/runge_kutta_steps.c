@@ -4,51 +4,113 @@
 #define NEWTONS 8     /* corrections of a stage before the step is shortened */
 #define SOLVED 0.05   /* tolerances: what a stage's state may still be wrong by */
 #define CLOSE 1.0     /* the same where a last correction follows, with a Jacobian of its own */
+#define AT_ONCE 2000  /* numbers of a vector; ten of these are 160 kB */
 #define UNSOLVED 1e9  /* tolerances: an error that shortens the step as much as allowed */
 
-/* to = x + h sum of the first `count` slopes, in one pass; x may be 0. */
-APART void combine(const Run *r, double *restrict to, const double *restrict x, double h,
-                   const double *weights, const int count) {
-  double w[STAGES];
+/* to = x + sum of w k, of n numbers; x may be 0. */
+INLINE void combined(double *restrict to, const double *restrict x, const double *w,
+                     const double *const *k, const int count, const long n) {
   long i = 0;
-  for (int j = 0; j < count; j++) w[j] = h * weights[j];
-  for (; i + 8 <= r->N; i += 8) {
+  for (; i + 8 <= n; i += 8) {
     Four one = {0}, other = {0};
     if (x) one = *(const Four *)(x + i), other = *(const Four *)(x + i + 4);
-    for (int j = 0; j < count; j++) {
-      const double *k = r->k[j] + i;
-      one += w[j] * *(const Four *)k, other += w[j] * *(const Four *)(k + 4);
-    }
+    for (int j = 0; j < count; j++)
+      one += w[j] * *(const Four *)(k[j] + i), other += w[j] * *(const Four *)(k[j] + i + 4);
     *(Four *)(to + i) = one, *(Four *)(to + i + 4) = other;
   }
-  for (; i < r->N; i++) {
+  for (; i < n; i++) {
     double sum = x ? x[i] : 0;
-    for (int j = 0; j < count; j++) sum += w[j] * r->k[j][i];
+    for (int j = 0; j < count; j++) sum += w[j] * k[j][i];
     to[i] = sum;
   }
 }
 
-/* Dormand and Prince; returns the error in tolerances. `last` keeps the place of k[5]. */
-static double explicit_step(Run *r, double t, double h, double after) {
-  double **k = r->k, *y = r->stage;
-  r->at_x = 0;
-  combine(r, y, r->x, h, DP_A[1], 1), slopes(r, t + DP_C[1] * h, y, k[1]), keep(r, 1);
-  combine(r, y, r->x, h, DP_A[2], 2), slopes(r, t + DP_C[2] * h, y, k[2]), keep(r, 2);
-  combine(r, y, r->x, h, DP_A[3], 3), slopes(r, t + DP_C[3] * h, y, k[3]), keep(r, 3);
-  combine(r, y, r->x, h, DP_A[4], 4), slopes(r, t + DP_C[4] * h, y, k[4]), keep(r, 4);
-  combine(r, r->last, r->x, h, DP_A[5], 5), slopes(r, after, r->last, k[5]), keep(r, 5);
-  combine(r, r->end, r->x, h, DP_A[6], 6), slopes(r, after, r->end, k[6]), keep(r, 6);
-  combine(r, y, 0, h, DP_E, 7);
-  return in_tolerances(r, y, r->x, r->end);
+/* to = x + h sum of the first `count` slopes, of n numbers from a place of the vectors on, where x and to
+   stand. Written for each number of slopes. */
+HOT APART void combine(const Run *r, double *to, const double *x, double h, const double *weights,
+                       const int count, const long from, const long n) {
+  double w[STAGES];
+  const double *k[STAGES];
+  int some = 0;
+  for (int j = 0; j < count; j++)
+    if (weights[j] != 0) w[some] = h * weights[j], k[some++] = r->k[j] + from;
+  switch (some) {
+  case 1: combined(to, x, w, k, 1, n); return;
+  case 2: combined(to, x, w, k, 2, n); return;
+  case 3: combined(to, x, w, k, 3, n); return;
+  case 4: combined(to, x, w, k, 4, n); return;
+  case 5: combined(to, x, w, k, 5, n); return;
+  case 6: combined(to, x, w, k, 6, n); return;
+  default: combined(to, x, w, k, some, n);
+  }
 }
 
-/* One Newton correction of `point` towards base + factor f(point); its size in tolerances. */
-HOT static double correct(Run *r, const double *base, double factor) {
+/* A step of all directions goes through its stages panel by panel, after the state went through all of
+   them. The one with a probe comes first: where its error is too large, nobody needs the others.
+   Returns the error in tolerances. */
+#define EACH_PANEL(STAGES_OF, WEIGHTS, COUNT) \
+  double derivatives = 0; \
+  for (long p = panels(r) - 1; p >= 0; p--) { \
+    const long from = place(p), w = width(r, p), n = N_X * w; \
+    double *y = r->stage + from; \
+    STAGES_OF \
+    if (r->probed && p != panels(r) - 1) continue; \
+    combine(r, y, 0, h, WEIGHTS, COUNT, from, n); \
+    derivatives = worse(derivatives, panel_in_tolerances(r, p, y, r->x + from, r->end + from)); \
+    if (r->probed && !(in_all(r, state, derivatives) <= 1)) break; \
+  } \
+  return in_all(r, state, derivatives);
+
+/* The error of the state in tolerances. */
+static double state_error(Run *r, double h, const double *weights, int count) {
+  combine(r, r->stage, 0, h, weights, count, 0, N_X);
+  return state_in_tolerances(r, r->stage, r->x, r->end);
+}
+
+/* Time of stage i of Dormand and Prince's pair. */
+INLINE double time_of(double t, double h, double after, int i) {
+  return i < DP_STAGES - 2 ? t + DP_C[i] * h : after;
+}
+
+/* Dormand and Prince, stage by stage: where slopes of few directions come with that of the state, and where
+   all vectors stay in the cache anyway. */
+static double explicit_step_at_once(Run *r, double t, double h, double after) {
+  for (int i = 1; i < DP_STAGES; i++) {
+    double *y = i < DP_STAGES - 1 ? r->stage : r->end;
+    combine(r, y, r->x, h, DP_A[i], i, 0, r->N);
+    slopes(r, i, time_of(t, h, after, i), y);
+    memcpy(r->seen + i * N_X, y, sizeof(double) * N_X);
+  }
+  combine(r, r->stage, 0, h, DP_E, DP_STAGES, 0, r->N);
+  return in_tolerances(r, r->stage, r->x, r->end);
+}
+
+/* Dormand and Prince. */
+static double explicit_step(Run *r, double t, double h, double after) {
+  if (r->few || r->N <= AT_ONCE) return explicit_step_at_once(r, t, h, after);
+  for (int i = 1; i < DP_STAGES; i++) {
+    double *point = r->seen + i * N_X;
+    combine(r, point, r->x, h, DP_A[i], i, 0, N_X);
+    slope_of_state(r, i, time_of(t, h, after, i), point);
+  }
+  memcpy(r->end, r->seen + (DP_STAGES - 1) * N_X, sizeof(double) * N_X);
+  const double state = state_error(r, h, DP_E, DP_STAGES);
+  EACH_PANEL(
+    for (int i = 1; i < DP_STAGES; i++) {
+      double *to = i < DP_STAGES - 1 ? y : r->end + from;
+      combine(r, to, r->x + from, h, DP_A[i], i, from, n);
+      slopes_of_panel(r, i, time_of(t, h, after, i), r->seen + i * N_X, p, to, r->k[i] + from);
+    }, DP_E, DP_STAGES)
+}
+
+/* One Newton correction of `point` towards base + factor f(point) by the factors of stage s; its size in
+   tolerances. */
+HOT static double correct(Run *r, int s, const double *base, double factor) {
   const Plan *p = r->plan;
   double residual[N_X], change[N_X], largest = 0, sum = 0;
   for (int i = 0; i < N_X; i++)
-    residual[i] = base[i * r->columns] + factor * r->f[i] - r->point[i];
-  solve_one(r, residual, change);
+    residual[i] = base[i] + factor * r->f[i] - r->point[i];
+  solve_one(r, s, residual, change);
   for (int i = 0; i < N_X; i++) {
     r->point[i] += change[i];
     double e = fabs(change[i]) / (p->atol * p->size[i] + p->rtol * fabs(r->point[i]));
@@ -61,12 +123,12 @@ HOT static double correct(Run *r, const double *base, double factor) {
 /* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. Before there
    are two corrections their rate is taken from the stage before. */
 
-HOT static int newton(Run *r, double t, const double *base, double factor) {
-  const double solved = r->columns > 1 ? CLOSE : SOLVED;
+HOT static int newton(Run *r, int s, double t, const double *base, double factor) {
+  const double solved = r->lanes ? CLOSE : SOLVED;
   double before = 0;
   for (int n = 0; n < NEWTONS; n++) {
     slope_at(r, t, r->point);
-    double size = correct(r, base, factor);
+    double size = correct(r, s, base, factor);
     double rate = n ? size / before : r->rate;
     if (!(size < HUGE_VAL) || (n > 1 && rate > 0.95)) return 0;
     if (n) r->rate = rate;
@@ -79,45 +141,51 @@ HOT static int newton(Run *r, double t, const double *base, double factor) {
   return 0;
 }
 
-/* Stage i >= 1: from base to the state and its derivatives, in place; its slopes go to k[i].
-
-   The derivatives are those of the discretised equations: with the Jacobians at the solution, one
-   linear system for all of them, whose factors serve for a last correction of the state and for the
-   next stage. */
-HOT static int implicit_stage(Run *r, double t, double h, int i, double *base) {
-  const long c = r->columns;
+/* The state of stage i >= 1; its slope goes to k[i]. Without directions all stages have the factors of the
+   first. With them they have their own, which serve for a last correction, and begin the next stage. */
+HOT static int implicit_stage(Run *r, double t, double h, int i) {
   const double factor = h * KC_A[i][i], inverse = 1 / factor;
-  double *k = r->k[i], *y = r->end;
-  gather(r, base, r->point);
+  double base[N_X], *k = r->k[i];
+  combine(r, base, r->x, h, KC_A[i], i, 0, N_X);
+  memcpy(r->point, base, sizeof base);
   for (int j = 0; j < i; j++)
-    for (int m = 0; m < N_X; m++) r->point[m] += factor * KC_P[i][j] * r->k[j][m * c];
-  if (!newton(r, t, base, factor)) return 0;
-  memcpy(y, base, sizeof(double) * r->N);
-  if (c > 1) {
-    slopes_at(r, t, r->point);
-    keep(r, i);
-    if (!factorise(r, factor)) return 0;
-    correct(r, base, factor);
-    add_by_unknowns(r, factor, y);
-    solve(r, y + 1, c, c - 1);
+    for (int m = 0; m < N_X; m++) r->point[m] += factor * KC_P[i][j] * r->k[j][m];
+  if (!newton(r, r->lanes ? i - 1 : 0, t, base, factor)) return 0;
+  if (r->lanes) {
+    slopes_at(r, t, r->point, i);
+    memcpy(r->seen + i * N_X, r->point, sizeof r->point);
+    if (!factorise(r, i, factor)) return 0;
+    correct(r, i, base, factor);
   }
-  for (int m = 0; m < N_X; m++) y[m * c] = r->point[m];
-  for (long m = 0; m < r->N; m++) k[m] = (y[m] - base[m]) * inverse;
+  for (int m = 0; m < N_X; m++) k[m] = (r->point[m] - base[m]) * inverse;
   return 1;
+}
+
+/* The derivatives in a panel at stage i, to `end`: those of the discretised equations. With the Jacobians
+   at the solution that is one linear system for all of them. */
+static void implicit_derivatives(Run *r, double h, int i, long p, double *base) {
+  const long from = place(p), w = width(r, p), n = N_X * w;
+  const double factor = h * KC_A[i][i], inverse = 1 / factor;
+  double *y = r->end + from, *k = r->k[i] + from;
+  combine(r, base, r->x + from, h, KC_A[i], i, from, n);
+  memcpy(y, base, sizeof(double) * (size_t)n);
+  add_by_unknowns(r, i, p, factor, y);
+  solve(r, i, y, w);
+  for (long m = 0; m < n; m++) k[m] = (y[m] - base[m]) * inverse;
 }
 
 /* Kennedy and Carpenter; returns the error in tolerances, UNSOLVED if a stage was not solved. */
 static double implicit_step(Run *r, double t, double h, double after) {
-  if (!r->at_x) gather(r, r->x, r->point), slopes_at(r, t, r->point);
-  r->at_x = 0;
-  if (!factorise(r, h * KC_A[1][1])) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
+  if (!r->at_x) slopes_at(r, t, r->x, 0);
+  r->at_x = 1;
+  if (!factorise(r, 0, h * KC_A[1][1])) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
   for (int i = 1; i < KC_STAGES; i++) {
-    combine(r, r->stage, r->x, h, KC_A[i], i);
     double now = i < KC_STAGES - 1 ? t + KC_C[i] * h : after;
-    if (!implicit_stage(r, now, h, i, r->stage)) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
+    if (!implicit_stage(r, now, h, i)) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
   }
-  combine(r, r->stage, 0, h, KC_E, KC_STAGES);
-  return in_tolerances(r, r->stage, r->x, r->end);
+  memcpy(r->end, r->point, sizeof r->point);
+  const double state = state_error(r, h, KC_E, KC_STAGES);
+  EACH_PANEL(for (int i = 1; i < KC_STAGES; i++) implicit_derivatives(r, h, i, p, y);, KC_E, KC_STAGES)
 }
 
 /* The state at a share of the last step, to `to`. */
@@ -128,5 +196,5 @@ static void between(const Run *r, double h, double share, int implicit, double *
     const double *d = implicit ? KC_D[j] : DP_D[j];
     w[j] = share * (d[0] + share * (d[1] + share * (d[2] + share * d[3])));
   }
-  combine(r, to, r->x, h, w, stages);
+  combine(r, to, r->x, h, w, stages, 0, r->N);
 }
