@@ -95,11 +95,22 @@ class Box:
 
         sampler = qmc.Sobol(len(self) + 1, rng=np.random.default_rng(seed))
         which, *axes = sampler.random_base2(int(np.ceil(np.log2(max(count, 2)))))[:count].T
-        unit = np.column_stack(axes)
+        straight, logarithmic = self._between(np.column_stack(axes))
+        even = (which >= 0.5)[:, None] | self.in_logarithms  # noqa: PLR2004 - a half
+        return np.asarray(self.clip(np.where(even, logarithmic, straight)))
+
+    def diagonal(self, count: int) -> FloatArray:
+        """(count, n) points at which all unknowns have the same share of their ranges.
+
+        Shares are even over orders of magnitude where no bound is negative (see `sobol`).
+        """
+        shares = np.linspace(0.0, 1.0, count)[:, None] * np.ones(len(self))
+        return self.clip(self._between(shares)[1])
+
+    def _between(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Points at shares (count, n) of the ranges, and those at shares of orders of magnitude."""
         straight = self.lower + unit * (self.upper - self.lower)
         positive = (self.lower >= 0) & (self.upper > 0)
         floor = np.where(positive, np.where(self.lower > 0, self.lower, SMALLEST * self.upper), 1.0)
         ratio = np.where(positive, self.upper / floor, 1.0)
-        logarithmic = np.where(positive, floor * ratio**unit, straight)
-        even = (which >= 0.5)[:, None] | self.in_logarithms  # noqa: PLR2004 - a half
-        return np.asarray(self.clip(np.where(even, logarithmic, straight)))
+        return straight, np.where(positive, floor * ratio**unit, straight)

@@ -8,6 +8,7 @@ from pyomo import dae
 from scipy.linalg import expm
 
 import igpe
+from igpe.core.box import SMALLEST, Box
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.search import complement
@@ -54,7 +55,8 @@ def chain():
 
 
 @pytest.mark.slow
-def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain):
+def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain, monkeypatch):
+    monkeypatch.setattr(complement, "_even", lambda problem, starts: None)
     ends = corrections(chain, [START] * 3, [()] * 3)
     assert len(ends) == complement.AGREEING
     for end in ends:
@@ -92,3 +94,50 @@ def test_few_states_are_corrected_by_collocation(monkeypatch):
     ends = corrections(_chain(3), [START] * 3, [()] * 3)
     assert len(ends) == 3
     assert list(ends[0].parameters.values()) == pytest.approx(TRUTH, rel=0.15)
+
+
+def test_where_all_starts_are_far_off_the_search_begins_at_one_share_of_all_ranges(chain):
+    (end,) = corrections(chain, [dict.fromkeys(START, 0.01)] * 3, [()] * 3)
+    assert end.method.endswith("starting at one share of the ranges of all unknowns")
+    assert list(end.parameters.values()) == pytest.approx(TRUTH, rel=0.05)
+    assert end.objective == pytest.approx(chain.size, rel=0.1)
+
+
+def test_what_begins_at_one_share_does_not_end_the_search_if_errors_do_not_explain_it(
+    chain, monkeypatch
+):
+    start = dict(zip(START, TRUTH, strict=True))
+    worse = igpe.Estimate(start, 2 * chain.size, Status.CONVERGED, "worse")
+    better = igpe.Estimate(start, 1.5 * chain.size, Status.CONVERGED, "better")
+    monkeypatch.setattr(MultipleShooting, "estimate", lambda *_: worse)
+    monkeypatch.setattr(complement, "_even", lambda problem, starts: better)
+    assert corrections(chain, [start] * 3, [()] * 3) == [better, worse]
+
+
+def test_starts_that_fit_better_than_one_share_of_all_ranges_are_kept(chain):
+    assert complement._even(chain, [dict(zip(START, TRUTH, strict=True))]) is None
+
+
+def test_without_bounds_there_are_no_shares():
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        m.k = pyo.Var(bounds=(0, None))
+        m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
+        return m
+
+    data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 0.4, 0.1]})
+    problem = igpe.Problem(
+        build, parameters=["k"], experiments=[igpe.Experiment(data, start={"x": 1.0}, sigma=0.1)]
+    )
+    assert complement._even(problem, [{"k": 1.0}]) is None
+
+
+def test_a_diagonal_has_one_share_of_all_ranges():
+    box = Box(("a", "b", "c"), np.array([0.01, 0.0, -1.0]), np.array([100.0, 1.0, 3.0]))
+    points = box.diagonal(3)
+    assert points[0] == pytest.approx(box.lower, abs=1e-3)
+    assert points[1] == pytest.approx([1.0, np.sqrt(SMALLEST), 1.0])
+    assert points[2] == pytest.approx(box.upper)
