@@ -65,9 +65,13 @@ class Contribution:
         """(n_residuals,) weighted residuals from slopes (1, n_places), MX."""
         return ca.DM(self.weight * self.target) - ca.mtimes(self._weighted, slopes.T)
 
-    def by_parameter(self, slopes: Any) -> Any:
-        """(n_p, n_residuals) their derivative from that of slopes (n_p, n_places), MX."""
-        return -ca.mtimes(slopes, self._weighted.T)
+    def by_parameter(self, slopes: Any, which: Sequence[int], size: int) -> Any:
+        """(size, n_residuals) their derivative by all parameters, MX.
+
+        slopes  (n, n_places) derivatives of the slopes by the parameters `which`, which are few
+        """
+        places = ca.Sparsity.triplet(size, len(which), list(which), [*range(len(which))])
+        return ca.mtimes(ca.DM(places, 1.0), -ca.mtimes(slopes, self._weighted.T))
 
     @cached_property
     def _weighted(self) -> Any:
@@ -131,16 +135,21 @@ class Regression:
             own = [self.pieces[k] for k in group]
             known, q = own[0].predict.sx_in(0), own[0].predict.sx_in(1)
             slopes = ca.vertcat(*[piece.predict(known, q) for piece in own])
-            outputs = ca.cse([ca.densify(slopes), ca.densify(ca.vec(ca.jacobian(slopes, q).T))])
-            count, n = own[0].known.shape[1], q.numel()
+            by_q = ca.jacobian(slopes, q).T  # most slopes depend on few parameters
+            first, which = by_q.sparsity().colind(), by_q.sparsity().row()
+            outputs = ca.cse([ca.densify(slopes), ca.vec(by_q.nz[:])])
+            count = own[0].known.shape[1]
             function = ca.Function(
                 "slopes", [known, q], outputs if with_derivative else outputs[:1]
             )
             values = function.map(count).call([ca.DM(own[0].known), ca.repmat(p, 1, count)])
+            parts = [ca.vertsplit(values[0], 1)]
+            parts += [ca.vertsplit(v, first) for v in values[1:]]
             for i, (k, piece) in enumerate(zip(group, own, strict=True)):
-                residuals[k] = piece.residual(values[0][i, :])
+                residuals[k] = piece.residual(parts[0][i])
                 if with_derivative:
-                    derivatives[k] = piece.by_parameter(values[1][i * n : (i + 1) * n, :])
+                    own_q = which[first[i] : first[i + 1]]
+                    derivatives[k] = piece.by_parameter(parts[1][i], own_q, q.numel())
         results = [ca.densify(ca.vertcat(*residuals))]
         if with_derivative:
             results.append(ca.densify(ca.horzcat(*derivatives)))

@@ -42,9 +42,14 @@ class LinearRoute:
         scale = np.where(scale > 0, scale, 1.0)
         matrix = at.jacobian / scale
         bounds = ((box.lower - origin) * scale, (box.upper - origin) * scale)
-        answer = lsq_linear(matrix, -at.residual, bounds, method="bvls", tol=1e-14)
+        right, beyond = -at.residual, 0.0
+        if len(matrix) > len(box):  # as many rows as parameters, for the many problems inside
+            factors = np.asarray(np.linalg.qr(np.column_stack([matrix, right]), mode="r"))
+            matrix, right = factors[:-1, :-1], factors[:-1, -1]
+            beyond = float(factors[-1, -1] ** 2)
+        answer = lsq_linear(matrix, right, bounds, method="bvls", tol=1e-14)
         values, known = box.clip(origin + answer.x / scale), determined(matrix)
-        cost = 2 * float(answer.cost)
+        cost = 2 * float(answer.cost) + beyond
         estimate = Estimate(
             {n: float(v) for n, v, k in zip(box.names, values, known, strict=True) if k},
             cost,
