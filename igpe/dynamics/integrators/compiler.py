@@ -27,7 +27,7 @@ from igpe.core.files import is_own
 from igpe.core.progress import say
 
 LOG = logging.getLogger(__name__)
-FLAGS = ("-std=c11", "-fPIC", "-shared", "-fno-math-errno")
+FLAGS = ("-O1", "-std=c11", "-fPIC", "-shared", "-fno-math-errno")
 WIDE = "avx2"  # vectors of four numbers; with C11 no sums are fused, so that bits are the same
 COMPILERS = ("cc", "gcc", "clang")
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
@@ -61,16 +61,13 @@ def compiler() -> tuple[str, ...]:
     return ()
 
 
-def built(source: str, wanted: str = "", *, level: int = 2) -> Built:
-    """The library of a C source, with the function `wanted`; compiled only if not in the cache.
-
-    level  of optimisation: where 2 takes 14 s, 1 takes 8, and makes what runs a tenth slower
-    """
+def built(source: str, wanted: str = "") -> Built:
+    """The library of a C source, with the function `wanted`; compiled only if not in the cache."""
     command = compiler()
     if not command:
         tried = ", ".join(COMPILERS)
         return Built(None, f"No C compiler was found (looked for $CC, {tried}); install one.")
-    flags = f"-O{level}", *_flags()
+    flags = _flags()
     parts = (source, *command, *flags, platform.machine(), sys.platform)
     folder, key = _cache_folder(), hashlib.sha256("\0".join(parts).encode()).hexdigest()
     for path in sorted(folder.glob(f"{key}-*{SUFFIX}")):

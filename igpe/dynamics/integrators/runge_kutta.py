@@ -56,7 +56,6 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import operation_names
 
 LONGEST = 200_000  # operations of the equations that are compiled: of 4,000 states, in 20 s
-QUICK = 1_000  # operations from which compilers take so long that they are given less to do
 FEWEST = 4  # columns of derivatives that are computed at once
 
 OUT_OF_STEPS = 1  # how the C code ended an interval: 0 if nothing happened, see `_why`
@@ -120,11 +119,10 @@ class RungeKutta(Integrator):
                 "limit is "
             )
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
-        level = 2 if model.length < QUICK else 1
-        driver, why = built(model.source, "igpe_intervals", level=level)
+        driver, why = built(model.source, "igpe_intervals")
         if driver is None:
             return Refused(ivp, pieces, why, Status.NO_SOLVER)
-        library, why = built(outputs.source, "igpe_tolds", level=1)
+        library, why = built(outputs.source, "igpe_tolds")
         if library is None:
             return Refused(ivp, pieces, why, Status.NO_SOLVER)
         for function in (driver.igpe_intervals, driver.igpe_back):

@@ -141,39 +141,23 @@ static int factorise(Run *r, int s, double factor) {
   return factorise_densely(r, s, factor);
 }
 
-INLINE void solve_some(const Run *r, int s, double *v, const long w, const int two) {
-  const double *lu = r->dense[s];
-  Four x[N_X], y[N_X];
-  for (int i = 0; i < N_X; i++) {
-    const double *from = v + r->order[s][i] * w;
-    x[i] = *(const Four *)from, y[i] = two ? *(const Four *)(from + 4) : x[i];
-  }
-  for (int i = 1; i < N_X; i++)
-    for (int j = 0; j < i; j++)
-      if (N_X <= SMALL || lu[i * N_X + j] != 0) {
-        x[i] -= lu[i * N_X + j] * x[j];
-        if (two) y[i] -= lu[i * N_X + j] * y[j];
-      }
-  for (int i = N_X - 1; i >= 0; i--) {
-    for (int j = i + 1; j < N_X; j++)
-      if (N_X <= SMALL || lu[i * N_X + j] != 0) {
-        x[i] -= lu[i * N_X + j] * x[j];
-        if (two) y[i] -= lu[i * N_X + j] * y[j];
-      }
-    x[i] *= lu[i * N_X + i];
-    if (two) y[i] *= lu[i * N_X + i];
-  }
-  for (int i = 0; i < N_X; i++) {
-    *(Four *)(v + i * w) = x[i];
-    if (two) *(Four *)(v + i * w + 4) = y[i];
-  }
-}
-
 /* Solve for all right-hand sides of a panel with rows of w numbers. */
-HOT static void solve(const Run *r, int s, double *v, long w) {
-  SPARSELY(solve_sparsely(r, s, v, w))
-  if (w == 8) solve_some(r, s, v, 8, 1);
-  else solve_some(r, s, v, 4, 0);
+HOT static void solve(const Run *r, int s, double *panel, long w) {
+  SPARSELY(solve_sparsely(r, s, panel, w))
+  const double *lu = r->dense[s];
+  for (double *v = panel; v < panel + w; v += 4) {
+    Four x[N_X];
+    for (int i = 0; i < N_X; i++) x[i] = *(const Four *)(v + r->order[s][i] * w);
+    for (int i = 1; i < N_X; i++)
+      for (int j = 0; j < i; j++)
+        if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
+    for (int i = N_X - 1; i >= 0; i--) {
+      for (int j = i + 1; j < N_X; j++)
+        if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
+      x[i] *= lu[i * N_X + i];
+    }
+    for (int i = 0; i < N_X; i++) *(Four *)(v + i * w) = x[i];
+  }
 }
 
 /* The same for one right-hand side. */

@@ -7,41 +7,40 @@
 #define AT_ONCE 2000  /* numbers of a vector; ten of these are 160 kB */
 #define UNSOLVED 1e9  /* tolerances: an error that shortens the step as much as allowed */
 
-/* to = x + sum of w k, of n numbers; x may be 0. */
-INLINE void combined(double *restrict to, const double *restrict x, const double *w,
-                     const double *const *k, const int count, const long n) {
-  long i = 0;
-  for (; i + 8 <= n; i += 8) {
-    Four one = {0}, other = {0};
-    if (x) one = *(const Four *)(x + i), other = *(const Four *)(x + i + 4);
-    for (int j = 0; j < count; j++)
-      one += w[j] * *(const Four *)(k[j] + i), other += w[j] * *(const Four *)(k[j] + i + 4);
-    *(Four *)(to + i) = one, *(Four *)(to + i + 4) = other;
-  }
-  for (; i < n; i++) {
-    double sum = x ? x[i] : 0;
-    for (int j = 0; j < count; j++) sum += w[j] * k[j][i];
-    to[i] = sum;
-  }
-}
+#define TERM(j) \
+  one += w[j] * *(const Four *)(k[j] + i), other += w[j] * *(const Four *)(k[j] + i + 4);
+#define SUM(count, TERMS) \
+  case count: \
+    for (; i + 8 <= n; i += 8) { \
+      Four one = {0}, other = {0}; \
+      if (x) one = *(const Four *)(x + i), other = *(const Four *)(x + i + 4); \
+      TERMS \
+      *(Four *)(to + i) = one, *(Four *)(to + i + 4) = other; \
+    } \
+    break;
 
 /* to = x + h sum of the first `count` slopes, of n numbers from a place of the vectors on, where x and to
-   stand. Written for each number of slopes. */
-HOT APART void combine(const Run *r, double *to, const double *x, double h, const double *weights,
-                       const int count, const long from, const long n) {
+   stand; x may be 0. Each number of terms is written out, as compilers do so at levels that take long. */
+APART void combine(const Run *r, double *restrict to, const double *restrict x, double h,
+                   const double *weights, const int count, const long from, const long n) {
   double w[STAGES];
   const double *k[STAGES];
   int some = 0;
+  long i = 0;
   for (int j = 0; j < count; j++)
     if (weights[j] != 0) w[some] = h * weights[j], k[some++] = r->k[j] + from;
   switch (some) {
-  case 1: combined(to, x, w, k, 1, n); return;
-  case 2: combined(to, x, w, k, 2, n); return;
-  case 3: combined(to, x, w, k, 3, n); return;
-  case 4: combined(to, x, w, k, 4, n); return;
-  case 5: combined(to, x, w, k, 5, n); return;
-  case 6: combined(to, x, w, k, 6, n); return;
-  default: combined(to, x, w, k, some, n);
+    SUM(1, TERM(0))
+    SUM(2, TERM(0) TERM(1))
+    SUM(3, TERM(0) TERM(1) TERM(2))
+    SUM(4, TERM(0) TERM(1) TERM(2) TERM(3))
+    SUM(5, TERM(0) TERM(1) TERM(2) TERM(3) TERM(4))
+    SUM(6, TERM(0) TERM(1) TERM(2) TERM(3) TERM(4) TERM(5))
+  }
+  for (; i < n; i++) {
+    double sum = x ? x[i] : 0;
+    for (int j = 0; j < some; j++) sum += w[j] * k[j][i];
+    to[i] = sum;
   }
 }
 

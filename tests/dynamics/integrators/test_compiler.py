@@ -78,7 +78,7 @@ def test_a_compiler_that_hangs_is_an_error_and_nothing_of_it_stays(tmp_path, mon
     hung = program(tmp_path / "hung-cc", ["sleep 600 &", f"echo $! > {child}", "wait"])
     monkeypatch.setenv("CC", str(hung))
     monkeypatch.setattr("igpe.dynamics.integrators.compiler.HUNG", 0.5)
-    with pytest.raises(SolverMissing, match=r"hangs: `.*hung-cc -O2 .*CC=false"):
+    with pytest.raises(SolverMissing, match=r"hangs: `.*hung-cc -O1 .*CC=false"):
         built(source(1))
     state = Path(f"/proc/{child.read_text().strip()}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
