@@ -33,6 +33,7 @@ from igpe.smoothing.penalised import (
     NOTHING,
     CubicBasis,
     CurveData,
+    Design,
     LocalPolynomials,
     Smoothed,
     SmoothingProblem,
@@ -254,12 +255,12 @@ def allowed(times: FloatArray, order: int = ORDERS[0]) -> bool:
     return times.size >= LEAST_TIMES[order] and widest <= WIDEST
 
 
-def roughness(problem: SmoothingProblem, order: int) -> FloatArray:
+def roughness(design: Design, order: int) -> FloatArray:
     """Omega of the given order > 3, (k, k)."""
-    breaks = problem.basis.breaks
+    breaks = design.basis.breaks
     widths = np.diff(breaks)
     middles = breaks[:-1] + 0.5 * widths
-    rise = [problem.basis.dense(middles + x * widths, 2) for x in (-0.25, 0.25)]
+    rise = [design.basis.dense(middles + x * widths, 2) for x in (-0.25, 0.25)]
     rows = (rise[1] - rise[0]) / (0.5 * widths)[:, None]
     for _ in range(order - DEGREE):
         middles, widths = 0.5 * (middles[1:] + middles[:-1]), np.diff(middles)
@@ -268,16 +269,24 @@ def roughness(problem: SmoothingProblem, order: int) -> FloatArray:
     return omega
 
 
-def _smoothed(problem: SmoothingProblem, order: int, factor: float) -> Smoothed:
-    middle = MIDDLES[order]
-    omega = middle * roughness(problem, order)
-    bands = (np.diag(row[: len(omega) - k], -k) for k, row in enumerate(problem.normal))
+def _modes(design: Design, order: int) -> tuple[FloatArray, FloatArray]:
+    """mu, (k,), and V, (k, k), of the eigenvalue problem of an order."""
+    omega = MIDDLES[order] * roughness(design, order)
+    bands = (np.diag(row[: len(omega) - k], -k) for k, row in enumerate(design.normal))
     lower = sum(bands, np.zeros_like(omega))
     A = lower + np.tril(lower, -1).T + omega
     scale = 1.0 / np.sqrt(A.diagonal())
     mu, vectors = eigh(scale[:, None] * omega * scale, scale[:, None] * A * scale)
-    mu, V = np.clip(mu, 0.0, 1.0), scale[:, None] * vectors
+    mu = np.clip(mu, 0.0, 1.0)
     mu[:order] = 0.0
+    return mu, scale[:, None] * vectors
+
+
+def _smoothed(problem: SmoothingProblem, order: int, factor: float) -> Smoothed:
+    middle = MIDDLES[order]
+    if order not in problem.design.modes:
+        problem.design.modes[order] = _modes(problem.design, order)
+    mu, V = problem.design.modes[order]
     decades = -np.log10(middle) - np.log10(SMALLEST)
     ratios = SMALLEST * 10.0 ** np.linspace(0.0, decades, int(PER_DECADE * decades) + 1)
     gains = 1.0 / (1.0 - mu + mu * ratios[:, None])

@@ -14,8 +14,9 @@ and its errors need only four coefficients and a band of three off-diagonals. Sy
 matrices are kept as SciPy's lower form: band[k, i] = A[i + k, i], shape (4, n_coefficients).
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -332,24 +333,19 @@ class SplineFit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SmoothingProblem:
-    """Scaled data of one quantity.
+class Design:
+    """What quantities share that were measured at the same times with the same weights.
 
-    u, y, w   (m,), as in the module's text; y is in units of `scale`
-    line      intercept and slope in u that were taken off, unit of the values
-    count     number of measurements without exact ones;  exact: number of exact values
-    scatter   of replicates, scaled
+    u, w    (m,), as in the module's text
+    traces  of the smoother, for each penalty that was tried
+    modes   (see `igpe.smoothing.gcv_spline`), for each order
     """
 
     u: FloatArray
-    y: FloatArray
     w: FloatArray
     basis: CubicBasis
-    line: tuple[float, float]
-    scale: float
-    count: int
-    exact: int
-    scatter: float
+    traces: dict[float, float] = field(default_factory=dict)
+    modes: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @cached_property
     def local(self) -> LocalPolynomials:
@@ -366,6 +362,64 @@ class SmoothingProblem:
         """Band of Omega, (4, k)."""
         return self.basis.bending()
 
+
+SHARED = 4  # designs that are kept: most quantities of an experiment have one
+
+
+@lru_cache(SHARED)
+def _design(u: bytes, w: bytes, breaks: bytes) -> Design:
+    own, weights, at = (np.frombuffer(numbers) for numbers in (u, w, breaks))
+    return Design(own, weights, CubicBasis(at))
+
+
+@dataclass(frozen=True)
+class SmoothingProblem:
+    """Scaled data of one quantity.
+
+    y         (m,), as in the module's text, in units of `scale`
+    line      intercept and slope in u that were taken off, unit of the values
+    count     number of measurements without exact ones;  exact: number of exact values
+    scatter   of replicates, scaled
+    """
+
+    design: Design
+    y: FloatArray
+    line: tuple[float, float]
+    scale: float
+    count: int
+    exact: int
+    scatter: float
+
+    @property
+    def u(self) -> FloatArray:
+        """(m,) the times."""
+        return self.design.u
+
+    @property
+    def w(self) -> FloatArray:
+        """(m,) the weights."""
+        return self.design.w
+
+    @property
+    def basis(self) -> CubicBasis:
+        """The splines."""
+        return self.design.basis
+
+    @property
+    def local(self) -> LocalPolynomials:
+        """The basis functions at the data."""
+        return self.design.local
+
+    @property
+    def normal(self) -> FloatArray:
+        """Band of N, (4, k)."""
+        return self.design.normal
+
+    @property
+    def bending(self) -> FloatArray:
+        """Band of Omega, (4, k)."""
+        return self.design.bending
+
     @cached_property
     def target(self) -> FloatArray:
         """g, (k,)."""
@@ -377,12 +431,20 @@ class SmoothingProblem:
         factor, c, failed = dpbsv(self.normal + penalty * self.bending, self.target, lower=1)
         return None if failed else SplineFit(penalty, c, factor)
 
-    def traces(self, fits: list[SplineFit]) -> tuple[FloatArray, FloatArray]:
+    def traces(self, fits: Sequence[SplineFit]) -> tuple[FloatArray, FloatArray]:
         """Trace of each fit's smoother, (len(fits),), and bands of A^-1, (len(fits), 4, k)."""
         bands = inverse_bands(np.stack([fit.factor for fit in fits]))
         products = np.einsum("mij,ij->mi", bands, self.normal)
         traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1)
         return traces, bands
+
+    def known_traces(self, fits: Sequence[SplineFit]) -> FloatArray:
+        """Trace of each fit's smoother, (len(fits),), computed once for each penalty."""
+        known = self.design.traces
+        if new := [fit for fit in fits if fit.penalty not in known]:
+            found = self.traces(new)[0].tolist()
+            known.update(zip((fit.penalty for fit in new), found, strict=True))
+        return np.array([known[fit.penalty] for fit in fits])
 
     def residuals(self, coefficients: FloatArray) -> FloatArray:
         """y - f at the data, (m,), scaled."""
@@ -426,11 +488,10 @@ def scaled_problem(data: CurveData, breaks: FloatArray | None = None) -> Smoothi
     scale = float(np.abs(y).max())
     if scale <= STRAIGHT * float(np.abs(data.values).max()):
         y, scale = np.zeros_like(y), 1.0
+    at = _breaks(u) if breaks is None else breaks
     return SmoothingProblem(
-        u,
+        _design(u.tobytes(), w.tobytes(), at.tobytes()),
         y / scale,
-        w,
-        CubicBasis(_breaks(u) if breaks is None else breaks),
         (intercept, slope),
         scale,
         data.count,
@@ -500,7 +561,7 @@ def _least(problem: SmoothingProblem, exponents: FloatArray) -> tuple[float, boo
     fits = [fit for _, fit in tried if fit is not None]
     if not fits:
         return float(exponents[-1]), False, np.inf
-    scores, admissible = problem.gcv(problem.squares(fits), problem.traces(fits)[0])
+    scores, admissible = problem.gcv(problem.squares(fits), problem.known_traces(fits))
     admissible[-1] = True  # the stiffest curve is always possible
     scores = np.where(admissible, scores, np.inf)
     chosen = int(np.flatnonzero(scores <= (1.0 + LEVEL) * scores.min() + NOTHING)[-1])

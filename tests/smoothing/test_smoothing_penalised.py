@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from igpe.smoothing.penalised import MOST_BREAKS, prepare, scaled_problem
+from igpe.smoothing.gcv_spline import GcvSpline
+from igpe.smoothing.penalised import MOST_BREAKS, _design, prepare, scaled_problem
 
 PENALTY = 1e-5
 
@@ -76,3 +77,13 @@ def test_times_very_near_each_other_share_a_break():
     t = np.array([0.0, 1e-9, 0.3, 0.3 + 1e-9, 0.6, 1.0 - 1e-9, 1.0])
     breaks = scaled_problem(prepare(t, t**2, None, None)).basis.breaks
     assert breaks == pytest.approx([0.0, 0.3, 0.6, 1.0])
+
+
+def test_what_quantities_share_does_not_depend_on_which_came_first():
+    t, rng = np.linspace(0, 4, 30), np.random.default_rng(4)
+    one, other = (f(t) + 0.1 * rng.standard_normal(30) for f in (np.sin, np.exp))
+    alone = GcvSpline().smooth(t, other).value(t)
+    _design.cache_clear()
+    GcvSpline().smooth(t, one)
+    assert (GcvSpline().smooth(t, other).value(t) == alone).all()
+    assert _design.cache_info().hits  # the same times and weights
