@@ -188,16 +188,22 @@ INLINE void axpy(double *restrict y, double a, const double *restrict x, const l
   for (; d < n; d++) y[d] += a * x[d];
 }
 
+/* Add v times a row of w numbers to another one. */
+INLINE void add_entry(double *k, double v, const double *by, long w) {
+  *(Four *)k += v * *(const Four *)by;
+  if (w == 8) *(Four *)(k + 4) += v * *(const Four *)(by + 4);
+}
+
 /* Add factor f_q D to the derivatives in panel p, f_q being that of stage i. */
 static void add_by_unknowns(const Run *r, int i, long p, double factor, double *k) {
   const long w = width(r, p);
   const double *by = r->by + 8 * N_Q * p, *fq = r->fq[i];
   const int *moves = r->moves + N_Q * p;
-  if (r->count[p] < 0)
-    for (int m = 0; m < FQ_N; m++) axpy(k + FQ_ROW[m] * w, factor * fq[m], by + FQ_COL[m] * w, w);
+  for (int m = 0; r->count[p] < 0 && m < FQ_N; m++)
+    add_entry(k + FQ_ROW[m] * w, factor * fq[m], by + FQ_COL[m] * w, w);
   for (int n = 0; n < r->count[p]; n++)
     for (int l = FQ_BEGIN[moves[n]]; l < FQ_BEGIN[moves[n] + 1]; l++)
-      axpy(k + FQ_ROW[FQ_AT[l]] * w, factor * fq[FQ_AT[l]], by + moves[n] * w, w);
+      add_entry(k + FQ_ROW[FQ_AT[l]] * w, factor * fq[FQ_AT[l]], by + moves[n] * w, w);
 }
 
 /* Rows of f_x S + f_q D, PRODUCTS being made of these: row i begins, an entry m of f_x in column j,
@@ -342,16 +348,25 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
 INLINE double worse(double a, double b) { return a != a || a > b ? a : b; }
 
 /* Largest of v over the tolerance at x and y, of the state; not a number if one of them is none. */
-HOT static double state_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
+static double state_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
   const double atol = r->plan->atol, rtol = r->plan->rtol, *size = r->plan->size;
-  double largest = 0, sum = 0;
-  for (int i = 0; i < N_X; i++) {
-    const double a = fabs(x[i]), b = fabs(y[i]);
-    const double ratio = fabs(v[i]) / (atol * size[i] + rtol * (a > b ? a : b));
-    largest = ratio > largest ? ratio : largest;
-    sum += 0 * ratio;
+  double largest = 0;
+  Four most = {0}, sums = {0};
+  int i = 0;
+  for (; i + 4 <= N_X; i += 4) {
+    const Four a = *(const Four *)(x + i), b = *(const Four *)(y + i), e = *(const Four *)(v + i);
+    const Four large = larger(magnitude(a), magnitude(b));
+    const Four q = magnitude(e) / (atol * *(const Four *)(size + i) + rtol * large);
+    most = larger(q, most);
+    sums += 0 * q;
   }
-  return largest + sum;
+  for (int j = 0; j < 4; j++) largest = worse(most[j] + sums[j], largest);
+  for (; i < N_X; i++) {
+    const double a = fabs(x[i]), b = fabs(y[i]);
+    const double q = fabs(v[i]) / (atol * size[i] + rtol * (a > b ? a : b));
+    largest = worse(q + 0 * q, largest);
+  }
+  return largest;
 }
 
 /* The same of the derivatives in panel p, to which v, x and y point; of the probe alone if there is one. */

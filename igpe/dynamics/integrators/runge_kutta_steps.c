@@ -102,21 +102,13 @@ static double explicit_step(Run *r, double t, double h, double after) {
     }, DP_E, DP_STAGES)
 }
 
-/* One Newton correction of `point` towards base + factor f(point) by the factors of stage s; its size in
-   tolerances. */
-HOT static double correct(Run *r, int s, const double *base, double factor) {
-  const Plan *p = r->plan;
-  double residual[N_X], change[N_X], largest = 0, sum = 0;
-  for (int i = 0; i < N_X; i++)
-    residual[i] = base[i] + factor * r->f[i] - r->point[i];
+/* One Newton correction of `point` towards base + factor f(point) by the factors of stage s, which goes to
+   `change`. */
+static void correct(Run *r, int s, const double *base, double factor, double *change) {
+  double residual[N_X];
+  for (int i = 0; i < N_X; i++) residual[i] = base[i] + factor * r->f[i] - r->point[i];
   solve_one(r, s, residual, change);
-  for (int i = 0; i < N_X; i++) {
-    r->point[i] += change[i];
-    double e = fabs(change[i]) / (p->atol * p->size[i] + p->rtol * fabs(r->point[i]));
-    largest = e > largest ? e : largest;
-    sum += 0 * e;
-  }
-  return largest + sum;
+  for (int i = 0; i < N_X; i++) r->point[i] += change[i];
 }
 
 /* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. Before there
@@ -124,10 +116,11 @@ HOT static double correct(Run *r, int s, const double *base, double factor) {
 
 HOT static int newton(Run *r, int s, double t, const double *base, double factor) {
   const double solved = r->lanes ? CLOSE : SOLVED;
-  double before = 0;
+  double before = 0, change[N_X];
   for (int n = 0; n < NEWTONS; n++) {
     slope_at(r, t, r->point);
-    double size = correct(r, s, base, factor);
+    correct(r, s, base, factor, change);
+    double size = state_in_tolerances(r, change, r->point, r->point);
     double rate = n ? size / before : r->rate;
     if (!(size < HUGE_VAL) || (n > 1 && rate > 0.95)) return 0;
     if (n) r->rate = rate;
@@ -144,7 +137,7 @@ HOT static int newton(Run *r, int s, double t, const double *base, double factor
    first. With them they have their own, which serve for a last correction, and begin the next stage. */
 HOT static int implicit_stage(Run *r, double t, double h, int i) {
   const double factor = h * KC_A[i][i], inverse = 1 / factor;
-  double base[N_X], *k = r->k[i];
+  double base[N_X], change[N_X], *k = r->k[i];
   combine(r, base, r->x, h, KC_A[i], i, 0, N_X);
   memcpy(r->point, base, sizeof base);
   for (int j = 0; j < i; j++)
@@ -154,7 +147,7 @@ HOT static int implicit_stage(Run *r, double t, double h, int i) {
     slopes_at(r, t, r->point, i);
     memcpy(r->seen + i * N_X, r->point, sizeof r->point);
     if (!factorise(r, i, factor)) return 0;
-    correct(r, i, base, factor);
+    correct(r, i, base, factor, change);
   }
   for (int m = 0; m < N_X; m++) k[m] = (r->point[m] - base[m]) * inverse;
   return 1;
