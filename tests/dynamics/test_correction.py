@@ -68,7 +68,7 @@ def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain, 
 @pytest.mark.slow
 def test_the_whole_estimate_is_right_and_counts_the_candidates_that_it_corrected(chain):
     result = igpe.estimate(chain, certify=False)
-    assert len(result.candidates) == 1  # step 3 is far off, and errors explain what begins elsewhere
+    assert len(result.candidates) == 1  # errors explain what began elsewhere
     for one, true in zip(result.estimates, TRUTH, strict=True):
         assert abs(one.value - true) < 4 * one.standard_error
 
