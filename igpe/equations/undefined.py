@@ -5,11 +5,13 @@ For messages about integrations that failed.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
+from scipy.optimize import brentq
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, ProblemError
@@ -139,13 +141,19 @@ def _first_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None
     return None if found is None or found.time > ivp.t0 else found
 
 
-def _with_named_inputs(problem: Problem, k: int) -> InitialValueProblem | None:
-    """The initial value problem with the inputs that are numbers as symbols; None without any."""
+def _with_named_inputs(
+    problem: Problem, k: int, *, plain: bool = False
+) -> InitialValueProblem | None:
+    """The initial value problem with the inputs that are numbers as symbols; None without any.
+
+    plain  whether quotients and powers stay as they are at 0
+    """
     experiment, system = problem.experiments[k], compiled(problem).systems[k]
     numbers = frozenset(n for n, v in experiment.inputs.items() if isinstance(v, float))
     if not numbers:
         return None
-    posed = initial_value_problem(problem, experiment, system.flow or system, constants=numbers)
+    flow = system.flow or system
+    posed = initial_value_problem(problem, experiment, flow, constants=numbers, plain_powers=plain)
     return posed.shared
 
 
@@ -241,29 +249,46 @@ def _nodes(expressions: Any, symbols: Any) -> tuple[Graph, list[Any]]:
     return graph, nodes
 
 
-def quotient_by_zero(problem: Problem, k: int) -> str:
+def quotient_by_zero(problem: Problem, k: int, times: FloatArray) -> str:
     """The first quotient in slopes of experiment `k` whose divisor inputs make 0; empty if none.
 
     A rate such as k A / (1 + K/u) has a finite value there, but bounds of the quotient have none.
+
+    times  (n,) increasing, at which something is measured
     """
-    ivp = _with_named_inputs(problem, k)
-    ivp = ivp or compiled(problem).initial_value_problem(k, switching=True)
-    others = ca.vertcat(ivp.t, ivp.x, ivp.q)
-    _, nodes = _nodes(ivp.written, ca.vertcat(others, ivp.u))
-    times = np.unique(np.concatenate([[ivp.t0], *(table.times for table in ivp.tables)]))
-    for node in nodes:
+    ivp = compiled(problem).initial_value_problem(k, plain_powers=True).without_conditions(times)
+    if any(node.is_constant() and not np.isfinite(float(node)) for node in _slope_nodes(ivp)):
+        named = _with_named_inputs(problem, k, plain=True)  # numbers are folded
+        ivp = ivp if named is None else named.without_conditions(times)
+    others, last = ca.vertcat(ivp.t, ivp.x, ivp.q), float(times[-1])
+    stops = [ivp.t0, *ivp.breaks(last), last]
+    for node in _slope_nodes(ivp):
         if not (node.is_op(ca.OP_DIV) or node.is_op(ca.OP_INV)):
             continue
         below = node.dep(node.n_dep() - 1)
-        if ca.depends_on(below, others):
-            continue
-        divisor = ca.Function("divisor", [ivp.u], [below])
-        for t in times[times >= ivp.t0]:
-            u = [table.at(t) for table in ivp.tables]
-            if float(divisor(u)) == 0:
-                named = zip(map(str, ca.vertsplit(ivp.u)), u, strict=True)
-                names = {str(s) for s in ca.symvar(below)}
-                values = ", ".join(f"{n} = {v:g}" for n, v in named if n in names)
+        if not ca.depends_on(below, others):
+            divisor = ca.Function("divisor", [ivp.u], [below])
+            pieces = (_root(divisor, ivp, *ends) for ends in pairwise(stops))
+            for t in (one for one in pieces if one is not None):
                 text = _text(node, ca.symvar(node)) or "a quotient"
-                return f"{text} divides by 0 at time {t:g}, where {values}"
+                return f"{text} divides by 0 at time {t:.4g}"
     return ""
+
+
+def _slope_nodes(ivp: InitialValueProblem) -> list[Any]:
+    return _nodes(ivp.f, ca.vertcat(ivp.t, ivp.x, ivp.q, ivp.u))[1]
+
+
+def _root(divisor: Any, ivp: InitialValueProblem, begin: float, end: float) -> float | None:
+    """A time at which a function of inputs is 0 or changes its sign; None if it has no other ends.
+
+    begin, end  of a piece on which all inputs are linear
+    """
+    a, b = ivp.input_segment(begin)
+
+    def at(t: float) -> float:
+        return float(divisor(a + b * t))
+
+    if not at(begin) * at(end) <= 0:
+        return None
+    return float(brentq(at, begin, end))

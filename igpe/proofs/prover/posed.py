@@ -35,6 +35,8 @@ from igpe.problem.problem import Problem
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape, Schedule, Writer
 
+QUOTIENT = "a quotient by 0"
+
 
 class TapeSymbols(NamedTuple):
     """Symbols of the expressions: SX columns of states, parameters, inputs, and time."""
@@ -68,7 +70,7 @@ def tape(expressions: Any, symbols: TapeSymbols, index: Sequence[int]) -> OpTape
 
 def _finite(number: float) -> float:
     if not np.isfinite(number):
-        raise UnknownOperation("a quotient by 0")
+        raise UnknownOperation(QUOTIENT)
     return number
 
 
@@ -155,11 +157,6 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
             "computed numerically. Write the equations so that each can be solved explicitly for "
             "one variable."
         )
-    if why := quotient_by_zero(problem, k):
-        raise Unsupported(
-            f"igpe.certify cannot bound a quotient by 0: in experiment '{experiment.name}', {why}. "
-            "Write the equation without it, such as u/(u + K) for 1/(1 + K/u)."
-        )
     measurements = measured_only(experiment.measurements)
     box, ivp = problem.box, ivp.without_conditions(measurements.times)
     index = [box.names.index(n) for n in ivp.unknowns]
@@ -168,6 +165,8 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     try:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
+        if str(error) == QUOTIENT:
+            refuse_quotient_by_zero(problem, k)
         raise Unsupported(
             f"The model uses {error}, for which igpe.certify has no bounds. igpe.certify "
             "supports + - * / ** exp log sqrt sin cos tanh."
@@ -194,6 +193,16 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     )
     three = tapes[0], tapes[1], tapes[2]
     return PosedExperiment(three, factored(tapes[0]), schedule, labels)
+
+
+def refuse_quotient_by_zero(problem: Problem, k: int) -> None:
+    """Raise Unsupported if an input makes the divisor of a quotient in experiment `k` 0."""
+    run = problem.experiments[k]
+    if why := quotient_by_zero(problem, k, measured_only(run.measurements).times):
+        raise Unsupported(
+            f"igpe.certify cannot bound {QUOTIENT}: in experiment '{run.name}', {why}. Write the "
+            "equation without it, such as u/(u + K) for 1/(1 + K/u)."
+        )
 
 
 MOST_TERMS = 60  # of a sum that is multiplied out

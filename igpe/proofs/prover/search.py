@@ -29,7 +29,14 @@ from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosure import PROMISING, BoxBounds, BoxEnclosure, Heeded, step_work
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape
-from igpe.proofs.prover.posed import KNOWN, Dynamic, Rewriter, Sum, TooManyTerms
+from igpe.proofs.prover.posed import (
+    KNOWN,
+    Dynamic,
+    Rewriter,
+    Sum,
+    TooManyTerms,
+    refuse_quotient_by_zero,
+)
 
 SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined again unsplit
 WORTH_NOTING = 0.999  # share of a box above which a contraction is forgotten
@@ -356,11 +363,13 @@ class Incumbent:
     def first(self, point: FloatArray) -> float:
         """The cut of the first parameters.
 
-        raises  EstimationFailed if their solution cannot be enclosed
+        raises  EstimationFailed if their solution cannot be enclosed, Unsupported if it never can
         """
         point = self.problem.box.clip(point)
         self.take(point, proved_objective(self.dynamic, point, self.most_work))
         if not np.isfinite(self.objective):
+            for k in range(len(self.problem.experiments)):
+                refuse_quotient_by_zero(self.problem, k)
             raise EstimationFailed(
                 "igpe could not enclose the solution at the given parameter values up to the last "
                 "measurement. Give other parameter values for which the solution remains finite.",

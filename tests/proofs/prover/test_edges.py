@@ -12,6 +12,8 @@ from one_state import one_state
 import igpe
 from igpe.proofs import compiled
 from igpe.proofs.prover.kernels import tape, taylor
+from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.search import proved_objective
 
 TIMES = np.linspace(0.2, 2.0, 8)
 NOISE = 0.01 * np.array([1, -1, 1, 1, -1, 0, 1, -1])
@@ -55,24 +57,44 @@ def test_what_has_no_bounds_is_named_as_users_name_it(law: Any, word: str) -> No
         igpe.certify(given, {"k": 1.0})
 
 
-@pytest.mark.parametrize("u", [0.0, pd.Series([1.0, 0.0], index=[0.0, 2.0])])
-def test_a_quotient_by_an_input_that_is_zero_is_named(u: Any) -> None:
-    """The rate 1/(1 + K/u) is 0 there, but K/u has no bounds."""
-    given = problem(lambda m, x: -m.k * x, {"k": (0.1, 3.0), "K": (0.1, 3.0)}, np.exp(-TIMES))
+def with_input(u: Any, law: Callable[..., Any]) -> igpe.Problem:
+    """Two experiments, 'off' with the input u and 'on' with 2."""
+    bounds = {"k": (0.1, 3.0), "K": (1.5, 3.0)}
+    given = problem(lambda m, x: -m.k * x, bounds, np.exp(-TIMES))
 
     def model(times: Any) -> pyo.ConcreteModel:
         m = given.model(times)
         m.u = pyo.Param(m.t, mutable=True, default=1.0)
         del m.law
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] / (1 + m.K / m.u[t]))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] * law(m, m.u[t]))
         return m
 
     table = pd.DataFrame({"time": TIMES, "x": np.exp(-TIMES)})
     run = igpe.Experiment(table, start={"x": 1.0}, sigma=0.02, inputs={"u": u}, name="off")
     other = igpe.Experiment(table, start={"x": 1.0}, sigma=0.02, inputs={"u": 2.0}, name="on")
-    both = igpe.Problem(model, parameters=["k", "K"], experiments=[run, other])
-    with pytest.raises(igpe.errors.Unsupported, match=r"'off', K/u divides by 0 at time .*u = 0\."):
-        igpe.certify(both, {"k": 1.0, "K": 1.0})
+    return igpe.Problem(model, parameters=["k", "K"], experiments=[run, other])
+
+
+@pytest.mark.parametrize(
+    ("u", "time"),
+    [
+        (0.0, "0"),
+        (pd.Series([1.0, 0.0], index=[0.0, 2.0]), "2"),
+        (pd.Series([1.0, -1.0], index=[0.0, 2.0]), "1"),
+    ],
+)
+def test_a_quotient_by_an_input_that_is_zero_is_named(u: Any, time: str) -> None:
+    """The rate 1/(1 + K/u) is 0 there, but K/u has no bounds."""
+    given = with_input(u, lambda m, u: 1 / (1 + m.K / u))
+    with pytest.raises(igpe.errors.Unsupported, match=rf"'off', K/u divides by 0 at time {time}\."):
+        igpe.certify(given, {"k": 1.0, "K": 2.0})
+
+
+@pytest.mark.parametrize("u", [0.0, pd.Series([2.0, 1.0, 0.0], index=[0.0, 20.0, 30.0])])
+def test_a_quotient_by_zero_that_is_never_computed_is_no_obstacle(u: Any) -> None:
+    """A condition excludes it, or it comes after the last measurement."""
+    given = with_input(u, lambda m, u: pyo.Expr_if(u > 0, 1 / (1 + m.K / u), 0.5))
+    assert np.isfinite(proved_objective(posed(given), np.array([1.0, 2.0])))
 
 
 @pytest.mark.parametrize("kind", [tape.LOG, tape.POWER])
