@@ -19,6 +19,7 @@ from igpe.core.status import Status
 from igpe.dynamics.shooting import base as shooting_base
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
+from igpe.results.residual_table import oversized
 from igpe.results.result_data import BY_PROFILE
 
 CASE = {c.name: c for c in ZOO}
@@ -358,6 +359,17 @@ def test_standard_deviations_far_larger_than_the_residuals_are_named():
     assert "The given standard deviations are far larger than the residuals of " in words
     assert "Check sigma and its unit" in words
     assert words.index("Check sigma") < words.index("Not determined: ")
+
+
+@pytest.mark.parametrize(("leverage", "says"), [(0.9996, False), (0.0004, True)])
+def test_standard_deviations_are_not_too_large_where_unknowns_fit_a_quantity(leverage, says):
+    """Each of these measurements has an unknown of its own: it leaves almost no residual."""
+    residual = 1e-3 * np.resize([1.0, -2.0, 1.0], 12)
+    points = pd.DataFrame({"name": "A", "residual": residual, "measured": 1.0, "sigma": 0.1})
+    points["leverage"] = leverage
+    said = list(oversized(points))
+    assert bool(said) is says
+    assert all("A (about 71 times)" in one for one in said)
 
 
 def test_how_many_starts_agree_where_there_is_one_candidate(chain):

@@ -187,22 +187,25 @@ def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[Float
     return studentised(values, leverage.to_numpy(dtype=float), left), left
 
 
-def oversized(points: pd.DataFrame, degrees: int) -> Iterator[str]:
-    """That standard deviations were given that are far larger than the residuals."""
-    if degrees <= 0 or not sigma_given(points) or "whitened" in points:
+def oversized(points: pd.DataFrame) -> Iterator[str]:
+    """That standard deviations were given that are far larger than the residuals.
+
+    points  with leverages: what the unknowns take up of a quantity leaves it small residuals
+    """
+    if not sigma_given(points) or "whitened" in points:
         return
     found = []
     for name, own in points.assign(value=standardised(points)).groupby("name", sort=False):
-        expected, squares = degrees * len(own) / len(points), float((own["value"] ** 2).sum())
+        expected, squares = float((1 - own["leverage"]).sum()), float((own["value"] ** 2).sum())
         has_errors = own["residual"].abs().max() > EXACT * own["measured"].abs().max()
-        if has_errors and special.chdtr(expected, squares) < BY_CHANCE:
+        if has_errors and expected >= 1 and special.chdtr(expected, squares) < BY_CHANCE:
             factor = float(np.sqrt(expected / squares))
             if factor > OVERSIZED:
                 found.append(f"{name} (about {float(f'{factor:.2g}'):g} times)")
     if found:
         yield (
             f"{TOO_LARGE_SIGMA} than the residuals of {in_words(found)}. Check sigma and its unit: "
-            "the intervals are too wide by as much."
+            "sigma decides how much a quantity counts and how wide the intervals are."
         )
 
 

@@ -135,7 +135,7 @@ def with_findings(
         [p.name for p in free], np.array([p.value for p in free]), result.covariance
     )
     odd = [] if result.status.is_early else clear_failures(judged.residual_tests())
-    odd += oversized(points, result.degrees)
+    odd += oversized(points)
     if problem.is_censored:
         count = problem.size - len(points)
         notes = [*notes, BELOW_LIMIT.format(count, problem.size)]
