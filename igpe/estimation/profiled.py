@@ -240,7 +240,7 @@ def _doubtful(
     if rise > USUAL**2 * errors.variance > 0:  # few degrees of freedom: long intervals
         free = free * np.sqrt(rise / errors.variance) / USUAL
     sizes: dict[str, float] = {}
-    is_poor = bool(strongly_correlated(result.covariance))
+    is_poor = bool(strongly_correlated(result.covariance, result.linked))
     for name, error in zip(problem.box.names, free.tolist(), strict=True):
         one = every[name]
         if one.remark == LOST and name in combined:

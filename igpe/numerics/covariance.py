@@ -434,23 +434,39 @@ def combinations(x: FloatArray, covariance: FloatArray) -> list[Combination]:
     return result
 
 
-def strongly_correlated(covariance: FloatArray) -> list[tuple[list[int], str]]:
+def strongly_correlated(
+    covariance: FloatArray, links: Sequence[Sequence[int]]
+) -> list[tuple[list[int], str]]:
     """Groups of unknowns with correlations beyond 0.99, and the strongest one in each.
 
-    With digits up to the first that is no nine: 0.998, 0.99993. Of 1 are those that are `linked`.
+    With digits up to the first that is no nine: 0.998, 0.99993; 1 within rounding.
+
+    links  groups of unknowns that are linked, as `linked` has them: they are not named
     """
     related = np.abs(np.nan_to_num(correlation(covariance)))
-    related[related > 1 - TIED] = 0.0
+    for link in links:
+        related[np.ix_(link, link)] = 0.0
     groups = []
     for members in _groups(related > TWINS):
-        strongest = np.max(np.triu(related[np.ix_(members, members)], 1))
-        groups.append((members, f"{strongest:.{max(2, int(np.ceil(-np.log10(1 - strongest))))}f}"))
+        missing = 1 - np.max(np.triu(related[np.ix_(members, members)], 1))
+        digits = max(2, int(np.ceil(-np.log10(max(missing, TIED)))))
+        groups.append((members, "1" if missing < TIED else f"{1 - missing:.{digits}f}"))
     return groups
 
 
-def linked(covariance: FloatArray) -> list[list[int]]:
-    """Groups of unknowns that active constraints link: their correlation is 1."""
-    return _groups(np.abs(np.nan_to_num(correlation(covariance))) > 1 - TIED)
+def linked(
+    jacobian: FloatArray, active: FloatArray, held: BoolArray
+) -> tuple[tuple[int, ...], ...]:
+    """Groups of unknowns that active constraints link: one moves only as the others do.
+
+    jacobian  (m, n), for the size of unknowns;  active, held  as in `uncertainty`
+    """
+    rows = active * _sizes(jacobian)
+    rows = np.vstack([rows * _sizes(rows.T)[:, None], np.eye(len(held))[held]])
+    along = null_space(rows, rcond=RANK)
+    along[np.linalg.norm(along, axis=1) < RANK] = 0.0  # which do not move at all
+    related = np.abs(np.nan_to_num(correlation(along @ along.T))) > 1 - TIED
+    return tuple(map(tuple, _groups(related)))
 
 
 def _groups(related: BoolArray) -> list[list[int]]:
@@ -458,13 +474,18 @@ def _groups(related: BoolArray) -> list[list[int]]:
     return sorted(sorted(group) for group in connected(pairs))
 
 
-def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) -> list[str]:
+def weak_sentences(
+    names: Sequence[str],
+    x: FloatArray,
+    covariance: FloatArray,
+    links: Sequence[Sequence[int]] = (),
+) -> list[str]:
     """Unknowns that are linked or strongly correlated, and the poorest combination."""
-    groups = strongly_correlated(covariance)
+    groups = strongly_correlated(covariance, links)
     sentences = [
         f"Active bounds or constraints link {listed([names[i] for i in members])}: one of them "
         "determines the others."
-        for members in linked(covariance)[:MOST]
+        for members in links[:MOST]
     ]
     sentences += [
         f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the data "

@@ -28,7 +28,7 @@ from igpe.core.markup import (
 )
 from igpe.core.names import in_words
 from igpe.core.status import Status
-from igpe.numerics.covariance import linked, strongly_correlated
+from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
 from igpe.results.details import details, word
@@ -400,8 +400,8 @@ def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:
     """Of the unknowns that are determined those that are linked, or else most correlated."""
     names = [p.name for p in result.estimates[: len(result.covariance)]]
     by = "active bounds" if result.active else "constraints"
-    groups = [(members, f"linked by {by}") for members in linked(result.covariance)]
-    for members, value in strongly_correlated(result.covariance):
+    groups = [(list(members), f"linked by {by}") for members in result.linked]
+    for members, value in strongly_correlated(result.covariance, result.linked):
         groups.append((members, f"strongly correlated ({value})"))
     for members, how in groups:
         own = [names[i] for i in members if names[i] in known]

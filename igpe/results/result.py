@@ -85,6 +85,8 @@ class Result(ResultData, Stored, name="result", number=1):
                   its median; the objective contains it, and comparisons of models do not
     active        active constraints over time and active bounds of states, with their times:
                   without them, the model would fit better
+    linked        groups of unknowns that active bounds or constraints link, so that one of them
+                  determines the others; numbers of rows of `covariance`
     conditions    of each experiment in words: its name, start values, inputs and events
     """
 

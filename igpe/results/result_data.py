@@ -191,6 +191,7 @@ class ResultData:
     likelihood_gain: float = 0.0
     prior_level: float = 0.0
     active: tuple[str, ...] = ()
+    linked: tuple[tuple[int, ...], ...] = ()
     conditions: tuple[tuple[str, ...], ...] = ()
 
     @property

@@ -15,6 +15,7 @@ from igpe.numerics.covariance import (
     chi_squared_probability,
     directions,
     leverage,
+    linked,
     weak_sentences,
 )
 from igpe.numerics.lack_of_fit import (
@@ -108,6 +109,7 @@ def with_findings(
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
+    result = replace(result, linked=linked(at.jacobian, active, held))
     for m in (e.measurements for e in problem.experiments):
         own = np.lexsort((m.times[m.row], m.column))
         order.append(begin + (own[~m.is_limit[own]]))
@@ -130,15 +132,13 @@ def with_findings(
     if NO_OPTIMUM in verdict.reasons and result.status.is_early:
         verdict = Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
     judged = replace(result, points=points, adequacy=verdict)
-    free = result.estimates[: len(result.covariance)]
-    notes = weak_sentences(
-        [p.name for p in free], np.array([p.value for p in free]), result.covariance
-    )
+    free = {p.name: p.value for p in result.estimates[: len(result.covariance)]}
+    x = np.array(list(free.values()))
+    notes = weak_sentences(list(free), x, result.covariance, result.linked)
     odd = [] if result.status.is_early else clear_failures(judged.residual_tests())
-    odd += oversized(points)
     if problem.is_censored:
-        count = problem.size - len(points)
-        notes = [*notes, BELOW_LIMIT.format(count, problem.size)]
+        notes.append(BELOW_LIMIT.format(problem.size - len(points), problem.size))
+    odd += oversized(points)
     return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
 
 
