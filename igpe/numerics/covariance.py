@@ -63,6 +63,7 @@ def determined(matrix: FloatArray) -> BoolArray:
 
 
 NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that is rounding
+EVEN = 1e-6  # relative difference of an interval's two parts that is rounding
 SEEN = 0.1  # effect of an unknown's whole range, in these units, that is not
 
 
@@ -152,11 +153,16 @@ def uncertainty(
     linear = _Linear(*_shortened(residual, jacobian), rows[equal], rows[~equal])
     beyond = np.where(held, np.where(x - lower <= upper - x, -1.0, 1.0), 0.0)
     shifts[:, one_sided] = linear.reaches(one_sided, beyond, quantile**2 * variance)
-    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else logarithmic & ~one_sided
+    logs = np.zeros(len(x), dtype=bool) if logarithmic is None else _of_logs(shifts, logarithmic)
     low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in shifts)
     return Uncertainty(
         covariance, error, low, high, confidence, held, tied, undetermined, degrees, variance
     )
+
+
+def _of_logs(shifts: FloatArray, logarithmic: BoolArray) -> BoolArray:
+    """(n,) which intervals are those of logarithms: not those with an active bound on one side."""
+    return np.asarray(logarithmic & np.isclose(-shifts[0], shifts[1], rtol=EVEN))
 
 
 def _sizes(jacobian: FloatArray) -> FloatArray:

@@ -137,6 +137,19 @@ def test_the_interval_of_a_logarithmic_unknown_is_that_of_its_logarithm():
     assert one.standard_error[:2] == pytest.approx((other.standard_error * scale)[:2])
 
 
+def test_an_inequality_leaves_the_logarithm_to_unknowns_that_it_does_not_move():
+    """x1 <= 0.5 is active; x2 takes no part, and is measured apart from x1."""
+    x, jacobian = np.array([0.5, 2.0]), np.array([[9.0, 0.0], [0.0, 1.0]])
+    given = {"held": np.zeros(2, dtype=bool), "sigma_known": True}
+    given |= {"logarithmic": np.ones(2, dtype=bool)}
+    residual = np.array([-1.0, 0.0])
+    free = uncertainty(x, residual, jacobian, **given)
+    active, is_equation = np.array([[1.0, 0.0]]), np.array([False])
+    one = uncertainty(x, residual, jacobian, active=active, equations=is_equation, **given)
+    assert (one.lower[1], one.upper[1]) == pytest.approx((free.lower[1], free.upper[1]), rel=1e-6)
+    assert (one.lower[0] < 0.5, one.upper[0]) == (True, 0.5)
+
+
 def test_intervals_beside_an_active_inequality_end_where_the_objective_has_risen_enough():
     """Of y = a + b t with a + b <= 1, which is active: against the profile, constrained as well."""
     t = np.linspace(0, 1, 30)
