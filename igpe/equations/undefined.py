@@ -169,7 +169,7 @@ def _sentence(problem: Problem, k: int, found: Undefined) -> str:
     if found.is_nowhere:
         advice = "Correct these inputs, or write the equation so that it has a value there."
     words = f" At the start{run}, t = {start:g}, the slope of '{found.state}' has no finite value"
-    return f"{words}{cause}. {_celsius(problem) or advice}"
+    return f"{words}{cause}. {advice} {_celsius(problem)}".rstrip()
 
 
 def _celsius(problem: Problem) -> str:

@@ -204,6 +204,15 @@ def test_degrees_celsius_are_named_where_they_divide_by_zero():
         igpe.estimate(clamped(law, [{"V": 0.0}, {"V": 20.0}, {"V": 40.0}]))
 
 
+def test_degrees_celsius_elsewhere_do_not_hide_what_to_check():
+    def law(m, t):
+        return m.dx[t] == -m.k * pyo.exp(-500 / (8.314 * m.V[t])) * pyo.sqrt(m.x[t] - 2)
+
+    advice = r"undefined at x = 0.3. Check the start values and this equation. 'V' is at most 30"
+    with pytest.raises(ProblemError, match=advice):
+        igpe.estimate(clamped(law, [{"V": 30.0}]))
+
+
 def test_a_slope_without_a_value_before_a_dose_at_the_start_does_not_count():
     """dx/dt = -k sqrt(x - 1) from 0, with a dose of 2: x - 1 = (1 - k t / 2)^2."""
     given = one_state(lambda m, t: -m.k * pyo.sqrt(m.x[t] - 1))
