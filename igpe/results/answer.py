@@ -33,6 +33,7 @@ from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
 from igpe.results.details import details, word
 from igpe.results.residual_table import (
+    CORRELATED,
     DOUBTFUL,
     LACK,
     OUTLIER,
@@ -70,7 +71,6 @@ MARKS = {
 }
 """Remark of a `Parameter` -> its mark in the table."""
 LABELLED = '<b style="display:inline-block;min-width:7em">'
-OFTEN = 10  # changes of sign from which correlated errors may look like a trend
 COMBINED = "in combination"
 PROVE = "igpe.certify(problem, result)"
 COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
@@ -497,10 +497,11 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
 
     off  sentences on outliers
     """
+    is_apart = not {"limit", "whitened", "sigma_estimated"} & {*result.points}
     if off:
         it = "it" if len(off) == 1 else "them"
         advice = f"correct {it} or leave {it} out."
-        if not {"limit", "whitened", "sigma_estimated"} & {*result.points}:  # no robust loss there
+        if is_apart:  # a robust loss is possible
             advice = f"correct {it}, leave {it} out, or write loss=igpe.losses.Huber()."
         outliers = "outlier" if len(off) == 1 else "outliers"
         return f"Check the {outliers} before you change the model: {advice}"
@@ -508,13 +509,17 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
     if is_known or result.active:
         return ""
     reasons = "" if result.adequacy is None else " ".join(result.adequacy.reasons)
-    changes = [int(n) for n in re.findall(r"change sign (\d+) times", reasons)]
-    if max(changes, default=0) < OFTEN or {"limit", "whitened"} & {*result.points}:
-        return "Plot the residuals and improve the model."
-    return (
-        "Plot the residuals and improve the model; or pass correlation=igpe.losses.AR1() if errors "
-        "of neighbouring measurements are correlated."
-    )
+    is_repeated = result.points.duplicated(["experiment", "name", "time"]).any()
+    if (
+        CORRELATED in reasons
+        and is_apart
+        and not (result.is_robust or result.spectral or is_repeated)
+    ):
+        return (
+            "Plot the residuals and improve the model, or write "
+            "igpe.Experiment(..., correlation=igpe.losses.AR1())."
+        )
+    return "Plot the residuals and improve the model."
 
 
 def _measure(result: ResultData) -> Iterator[str]:

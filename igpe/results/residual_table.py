@@ -231,6 +231,8 @@ def _verdict(one: Tested, count: int) -> str:
 ADEQUATE, LACK, UNJUDGED = "adequate", "lack of fit", "cannot be judged"
 NOT_INTEGRATED = "The model could not be integrated at the estimate."
 OUTLIER = ": an outlier"  # how a sentence on one ends
+CORRELATED = ", or errors of neighbouring measurements are correlated"
+OFTEN = 10  # changes of sign from which correlated errors may look like a trend
 TOO_LARGE_SIGMA = "The given standard deviations are far larger"
 OVERSIZED, BY_CHANCE = 2.0, 1e-6  # factor and probability from which they are
 EXACT = 1e-5  # of the largest measurement: smaller residuals are those of data without errors

@@ -31,8 +31,10 @@ from igpe.problem.problem import Problem
 from igpe.results.residual_table import (
     ADEQUATE,
     ALARM,
+    CORRELATED,
     LACK,
     NOT_INTEGRATED,
+    OFTEN,
     ROUNDING,
     UNJUDGED,
     Adequacy,
@@ -327,7 +329,8 @@ class _Tested:
         changes = int(np.sum(signs[1:] != signs[:-1]))
         words = {0: "never change sign", 1: "change sign once", 2: "change sign twice"}
         said = words.get(changes, f"change sign {changes} times")
-        return f"{said} in {len(residual)} measurements: the model misses a trend"
+        also = CORRELATED * (changes >= OFTEN)
+        return f"{said} in {len(residual)} measurements: the model misses a trend{also}"
 
 
 def _numbered(points: pd.DataFrame, columns: list[str]) -> tuple[IntArray, list[tuple[str, ...]]]:

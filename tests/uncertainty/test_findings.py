@@ -147,7 +147,7 @@ def test_a_result_of_before_has_no_leverages_but_its_tests():
     assert len(old.residual_tests()) == 5
 
 
-def test_correlated_errors_are_named_where_residuals_change_their_sign_often():
+def with_correlated_errors(**given):
     random, errors = np.random.default_rng(2), [0.0]
     for _ in range(119):
         errors.append(0.9 * errors[-1] + 0.6 * random.standard_normal())
@@ -163,7 +163,15 @@ def test_correlated_errors_are_named_where_residuals_change_their_sign_often():
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k)
         return m
 
-    problem = igpe.Problem(model, parameters=["k"], experiments=run)
-    result = igpe.estimate(problem, certify=False)
+    return igpe.Problem(model, parameters=["k"], experiments=run, **given)
+
+
+@pytest.mark.parametrize("loss", [igpe.losses.LeastSquares(), igpe.losses.Huber()])
+def test_correlated_errors_are_named_where_residuals_change_their_sign_often(loss):
+    """A model of them is advised where it is supported."""
+    result = igpe.estimate(with_correlated_errors(loss=loss), certify=False)
     assert result.adequacy.lacks
-    assert "or pass correlation=igpe.losses.AR1() if errors" in " ".join(str(result).split())
+    words = " ".join(str(result).split())
+    assert "misses a trend, or errors of neighbouring measurements are correlated" in words
+    advised = "or write igpe.Experiment(..., correlation=igpe.losses.AR1())." in words
+    assert advised is not result.is_robust
