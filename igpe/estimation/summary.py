@@ -279,6 +279,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         ),
         combined=rank.combined,
         active=free.active,
+        linked=errors.linked,
     )
     if spectral is not None and at is not None:
         return _with_spectra(result, problem, at, spectral, free.rows)

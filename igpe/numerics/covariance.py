@@ -8,9 +8,10 @@ s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not mov
 they are held, and their errors are not defined. Their intervals are one-sided, and no interval
 leaves the bounds: where the linearised one would, the data exclude nothing on that side. Active
 inequalities hold the unknowns in the same way, on one side: intervals extend to where these let
-the linearised objective rise as far as chance explains. The
-interval of an unknown that is sought in logarithms is that of its logarithm, whose standard error
-is relative: x exp(-q s / x) to x exp(q s / x).
+the linearised objective rise as far as chance explains. An inequality of several unknowns counts
+in V only where the optimum without it lies clearly beyond it. The interval of an unknown that is
+sought in logarithms is that of its logarithm, whose standard error is relative: x exp(-q s / x) to
+x exp(q s / x).
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from scipy import special
 from scipy.linalg import null_space, solve_triangular
 from scipy.optimize import brentq, nnls
 
-from igpe.core.arrays import BoolArray, FloatArray, connected
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, connected
 from igpe.core.markup import listed
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
@@ -64,6 +65,7 @@ def determined(matrix: FloatArray) -> BoolArray:
 
 NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that is rounding
 EVEN = 1e-6  # relative difference of an interval's two parts that is rounding
+CLEARLY = 2.0  # standard errors from which an optimum beyond an inequality is not due to chance
 SEEN = 0.1  # effect of an unknown's whole range, in these units, that is not
 
 
@@ -81,6 +83,7 @@ class Uncertainty:
     undetermined     (n,) which unknowns the measurements do not determine
     degrees          degrees of freedom: residuals - determined directions of unknowns not held
     variance         s^2 above
+    linked           groups of unknowns that constraints link: one moves only as the others do
     """
 
     covariance: FloatArray
@@ -93,6 +96,7 @@ class Uncertainty:
     undetermined: BoolArray
     degrees: int
     variance: float
+    linked: tuple[tuple[int, ...], ...] = ()
 
 
 def uncertainty(
@@ -132,8 +136,10 @@ def uncertainty(
     rows = np.zeros((0, len(x))) if active is None else active
     equal = np.ones(len(rows), dtype=bool) if equations is None else equations
     size = _sizes(jacobian[:, free])
-    along, by_equations = (_along(r[:, free] * size) for r in (rows, rows[equal]))
-    split = directions(jacobian[:, free] * size @ along)
+    scaled, sides = jacobian[:, free] * size, rows[:, free] * size
+    counted = equal | _hold(residual, scaled, sides, equal, sigma_known=sigma_known)
+    along, by_equations = (_along(sides[these]) for these in (counted, equal))
+    split = directions(scaled @ along)
     root = size[:, None] * along @ (split.known.T / split.singular)
     degrees = len(residual) - len(split.known)
     quantile = _quantile(confidence, degrees if student or not sigma_known else None)
@@ -147,17 +153,63 @@ def uncertainty(
     covariance[undetermined, undetermined] = np.inf
     tied[free] = (np.sum(along**2, axis=1) <= RANK**2) & (np.sum(by_equations**2, axis=1) > RANK)
     covariance[tied] = covariance[:, tied] = np.nan
-    error = np.sqrt(np.diag(covariance))
-    shifts = np.outer([-quantile, quantile], error)
+    shifts = np.outer([-quantile, quantile], np.sqrt(np.diag(covariance)))
     one_sided = held & (bounds is not None) | (not equal.all()) & ~held & ~undetermined
-    linear = _Linear(*_shortened(residual, jacobian), rows[equal], rows[~equal])
     beyond = np.where(held, np.where(x - lower <= upper - x, -1.0, 1.0), 0.0)
-    shifts[:, one_sided] = linear.reaches(one_sided, beyond, quantile**2 * variance)
+    shifts[:, one_sided] = _Linear(
+        *_shortened(residual, jacobian), rows[equal], rows[~equal]
+    ).reaches(one_sided, beyond, quantile**2 * variance)
     logs = np.zeros(len(x), dtype=bool) if logarithmic is None else _of_logs(shifts, logarithmic)
     low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in shifts)
     return Uncertainty(
-        covariance, error, low, high, confidence, held, tied, undetermined, degrees, variance
+        covariance,
+        np.sqrt(np.diag(covariance)),
+        low,
+        high,
+        confidence,
+        held,
+        tied,
+        undetermined,
+        degrees,
+        variance,
+        _linked(along, free),
     )
+
+
+def _hold(
+    residual: FloatArray,
+    jacobian: FloatArray,
+    rows: FloatArray,
+    equal: BoolArray,
+    *,
+    sigma_known: bool,
+) -> BoolArray:
+    """(k,) which rows chance does not lead away from: the optimum without them is clearly beyond.
+
+    Also those of one unknown alone, which lies on them as on a bound, and those that determine what
+    the data do not.
+    """
+    basis = _along(rows[equal])
+    moved = jacobian @ basis
+    split = directions(moved)
+    to_optimum = split.known / split.singular[:, None]
+    pull = -to_optimum @ moved.T @ residual
+    degrees = len(residual) - len(pull)
+    squares = max(float(residual @ residual - pull @ pull), 0.0)
+    error = 1.0 if sigma_known else np.sqrt(squares / max(degrees, 1))
+    sides = rows @ basis
+    along = sides @ to_optimum.T
+    is_clear = along @ pull > CLEARLY * error * np.linalg.norm(along, axis=1)
+    size = np.sum(rows**2, axis=1)
+    is_of_one = np.max(rows**2, axis=1, initial=0.0) >= (1 - RANK) * size
+    is_needed = np.sum((sides @ split.lost.T) ** 2, axis=1) > RANK * size
+    return np.asarray(is_clear | is_of_one | is_needed)
+
+
+def _linked(along: FloatArray, free: IntArray) -> tuple[tuple[int, ...], ...]:
+    """Groups of the unknowns that are `free` whose rows of directions (n, r) are parallel."""
+    related = np.abs(np.nan_to_num(correlation(along @ along.T))) > 1 - TIED
+    return tuple(tuple(free[group].tolist()) for group in _groups(related))
 
 
 def _of_logs(shifts: FloatArray, logarithmic: BoolArray) -> BoolArray:
@@ -447,7 +499,7 @@ def strongly_correlated(
 
     With digits up to the first that is no nine: 0.998, 0.99993; 1 within rounding.
 
-    links  groups of unknowns that are linked, as `linked` has them: they are not named
+    links  groups of unknowns that constraints link: they are not named
     """
     related = np.abs(np.nan_to_num(correlation(covariance)))
     for link in links:
@@ -458,21 +510,6 @@ def strongly_correlated(
         digits = max(2, int(np.ceil(-np.log10(max(missing, TIED)))))
         groups.append((members, "1" if missing < TIED else f"{1 - missing:.{digits}f}"))
     return groups
-
-
-def linked(
-    jacobian: FloatArray, active: FloatArray, held: BoolArray
-) -> tuple[tuple[int, ...], ...]:
-    """Groups of unknowns that active constraints link: one moves only as the others do.
-
-    jacobian  (m, n), for the size of unknowns;  active, held  as in `uncertainty`
-    """
-    rows = active * _sizes(jacobian)
-    rows = np.vstack([rows * _sizes(rows.T)[:, None], np.eye(len(held))[held]])
-    along = null_space(rows, rcond=RANK)
-    along[np.linalg.norm(along, axis=1) < RANK] = 0.0  # which do not move at all
-    related = np.abs(np.nan_to_num(correlation(along @ along.T))) > 1 - TIED
-    return tuple(map(tuple, _groups(related)))
 
 
 def _groups(related: BoolArray) -> list[list[int]]:

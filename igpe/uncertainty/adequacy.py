@@ -15,7 +15,6 @@ from igpe.numerics.covariance import (
     chi_squared_probability,
     directions,
     leverage,
-    linked,
     weak_sentences,
 )
 from igpe.numerics.lack_of_fit import (
@@ -111,7 +110,6 @@ def with_findings(
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
-    result = replace(result, linked=linked(at.jacobian, active, held))
     for m in (e.measurements for e in problem.experiments):
         own = np.lexsort((m.times[m.row], m.column))
         order.append(begin + (own[~m.is_limit[own]]))

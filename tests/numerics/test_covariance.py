@@ -170,7 +170,8 @@ def test_intervals_beside_an_active_inequality_end_where_the_objective_has_risen
     found = uncertainty(
         x, residual, jacobian, held=held, sigma_known=True, active=row, equations=~is_equation
     )
-    assert tied.standard_error == pytest.approx(found.standard_error)
+    without = uncertainty(x, residual, jacobian, held=held, sigma_known=True)
+    assert found.standard_error == pytest.approx(without.standard_error)
     assert found.lower[1] < tied.lower[1] - 0.1 * tied.standard_error[1]
     for i, ends in enumerate(zip(found.lower, found.upper, strict=True)):
         for v in ends:
@@ -178,6 +179,38 @@ def test_intervals_beside_an_active_inequality_end_where_the_objective_has_risen
             free = ((y - v) @ t / (t @ t)) if i == 0 else (y - v * t).mean()
             pair = (v, min(free, most)) if i == 0 else (min(free, most), v)
             assert squares(*pair) - squares(*x) == pytest.approx(3.8415, rel=1e-3)
+
+
+ALIKE = np.random.default_rng(0).standard_normal((9, 3)) @ [[1, 1, 0], [0, 1e-8, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("row", "held", "linked"),
+    [
+        ([0.0, 0.0, 0.0], [], ()),
+        ([1.0, 1.0, 1.0], [], ()),
+        ([1.0, 0.0, 2e-3], [], ((0, 2),)),
+        ([1.0, 1.0, 1.0], [1], ((0, 2),)),
+    ],
+)
+def test_what_links_unknowns_are_active_constraints_and_not_data(row, held, linked):
+    """However alike two columns of the derivative are, they are no link."""
+    is_held = np.isin(np.arange(3), held)
+    found = uncertainty(
+        np.ones(3), np.ones(9), ALIKE, held=is_held, sigma_known=True, active=np.array([row])
+    )
+    assert found.linked == linked
+
+
+@pytest.mark.parametrize(("beyond", "is_linked"), [(0.1, False), (10.0, True)])
+def test_an_inequality_links_unknowns_only_if_the_optimum_lies_clearly_beyond_it(beyond, is_linked):
+    """Of x = y1 and y = y2 with x + y <= 1, where the measurements say more: in standard errors."""
+    away, eye, held = np.full(2, beyond / np.sqrt(2)), np.eye(2), np.zeros(2, dtype=bool)
+    given = {"held": held, "sigma_known": True, "active": np.ones((1, 2))}
+    found = uncertainty(np.full(2, 0.5), -away, eye, equations=np.array([False]), **given)
+    assert (found.linked == ((0, 1),)) is is_linked
+    assert found.standard_error == pytest.approx(np.sqrt(0.5) if is_linked else 1.0)
+    assert (found.upper > 0.5).all()
 
 
 def test_an_unknown_that_an_active_inequality_holds_has_a_one_sided_interval_and_no_error():

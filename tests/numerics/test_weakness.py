@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.covariance import combinations, ellipse, linked, weak_sentences
+from igpe.numerics.covariance import combinations, ellipse, weak_sentences
 
 NAMES = ["k2", "kc", "E"]
 
@@ -38,17 +38,6 @@ def test_unknowns_that_a_constraint_links_are_not_called_correlated():
     for found, value in ((of_one, "1"), (covariance(1 - 1e-10), "0.9999999999")):
         by_data = weak_sentences(NAMES, x, found)
         assert by_data[0].startswith(f"k2 and kc are strongly correlated ({value}): ")
-
-
-def test_what_links_unknowns_are_active_constraints_and_not_data():
-    """However alike two columns of the derivative are, they are no link."""
-    alike = np.random.default_rng(0).standard_normal((9, 3)) @ [[1, 1, 0], [0, 1e-8, 0], [0, 0, 1]]
-    none = np.zeros(3, dtype=bool)
-    assert linked(alike, np.zeros((0, 3)), none) == ()
-    assert linked(alike, np.array([[1.0, 1.0, 1.0]]), none) == ()
-    assert linked(alike, np.array([[1.0, 0.0, 2e-3]]), none) == ((0, 2),)
-    assert linked(alike, np.array([[1.0, 1.0, 1.0]]), np.array([False, True, False])) == ((0, 2),)
-    assert linked(alike, np.array([[0.0, 2.0, 1e-13]]), none) == ()
 
 
 def test_nothing_is_said_of_what_is_well_determined():
