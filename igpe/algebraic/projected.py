@@ -267,7 +267,10 @@ class Projected:
         squares = float(problem.target @ problem.target)
         patience = PATIENCE * self.time_limit
         limits = SearchLimits(self.gap, self.absolute * squares, left, patience=patience)
-        return ProjectedSearch(problem, local.trial).run(local.objective, limits)
+        result = ProjectedSearch(problem, local.trial).run(local.objective, limits)
+        if result.status is Status.TIME_LIMIT and limit < self.time_limit:  # it is not the user's
+            return result._replace(status=Status.ITERATION_LIMIT)
+        return result
 
 
 def _agree(separated: Separated, best: Fit) -> bool:

@@ -184,5 +184,6 @@ def test_a_proof_is_brief_where_only_combinations_are_determined(monkeypatch, is
         return run(self, objective, limits)
 
     monkeypatch.setattr(ProjectedSearch, "run", seen)
-    Projected(exchange=False).estimate(one)
+    found = Projected(exchange=False).estimate(one).estimate
     assert (asked[0].time_limit <= BRIEF) == is_deficient
+    assert found.status is not Status.TIME_LIMIT  # which is much longer

@@ -332,9 +332,9 @@ class ProjectedSearch:
         try:
             while queue:
                 now = time.perf_counter()
-                is_late = now > end or (now > patient and self._bound(queue) <= 0)
-                if is_late or self.boxes >= limits.boxes:
-                    status = Status.TIME_LIMIT if is_late else Status.ITERATION_LIMIT
+                is_hopeless = now > patient and self._bound(queue) <= 0
+                if now > end or is_hopeless or self.boxes >= limits.boxes:
+                    status = Status.TIME_LIMIT if now > end else Status.ITERATION_LIMIT
                     break
                 if now > said + SAY_EVERY:
                     said, lower = now, self._bound(queue)
