@@ -390,7 +390,7 @@ def _remark(problem: Problem, errors: Uncertainty, x: FloatArray, i: int) -> str
     if errors.undetermined[i]:
         return "not determined by the data"
     if errors.tied[i]:
-        return "held by active bounds"
+        return "held by active constraints"
     if not errors.held[i] or not np.isfinite(errors.lower[i]):
         return ""
     lower = x[i] - problem.box.lower[i] < problem.box.upper[i] - x[i]

@@ -58,12 +58,12 @@ KEPT = 1.25  # factor within which a ratio or product stays along intervals by p
 UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
 MOST_PERCENT = 1000.0  # a larger relative error is not printed
 NINES = 6  # digits of R²
-NOT_DETERMINED, AT_BOUND, HELD, FIXED = "not determined", "at bound", "at active bound", "fixed"
+NOT_DETERMINED, AT_BOUND, HELD, FIXED = "not determined", "at bound", "at constraint", "fixed"
 MARKS = {
     "": "",
     "on its lower bound": AT_BOUND,
     "on its upper bound": AT_BOUND,
-    "held by active bounds": HELD,
+    "held by active constraints": HELD,
     "not determined by the data": NOT_DETERMINED,
     "no measured quantity depends on it": NOT_DETERMINED,
     "nothing measured depends on it": NOT_DETERMINED,  # in results that were stored earlier
@@ -269,7 +269,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     parts += [_poor(poor)] if poor else []
     parts += besides
     parts += [_named(lost, len(free), "not determined")] if lost else []
-    for names, what in ((held, "at a bound"), (tied, "held by active bounds")):
+    for names, what in ((held, "at a bound"), (tied, "held by active constraints")):
         parts += [_named(names, len(free), what)] if names else []
     parts += _correlated(result, known)
     grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
@@ -399,8 +399,7 @@ def _is_kept(one: Parameter, other: Parameter, sign: int) -> bool:
 def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:
     """Of the unknowns that are determined those that are linked, or else most correlated."""
     names = [p.name for p in result.estimates[: len(result.covariance)]]
-    by = "active bounds" if result.active else "constraints"
-    groups = [(list(members), f"linked by {by}") for members in result.linked]
+    groups = [(list(members), "linked by active constraints") for members in result.linked]
     for members, value in strongly_correlated(result.covariance, result.linked):
         groups.append((members, f"strongly correlated ({value})"))
     for members, how in groups:

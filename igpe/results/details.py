@@ -188,7 +188,7 @@ def intervals(result: ResultData) -> Iterator[str]:
         for p in result.estimates
     )
     one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
-    words = ["cut at the bounds"] * cut + ["one-sided at active bounds"] * one_sided
+    words = ["cut at the bounds"] * cut + ["one-sided at active constraints"] * one_sided
     more = f", {' and '.join(words)}" if words else ""
     names = {p.name for p in result.estimates if math.isfinite(p.lower)}
     how = (

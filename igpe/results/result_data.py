@@ -44,15 +44,15 @@ PROFILED = PROFILED.replace(r"come\ from", "(?:come from|are by)")  # as results
 class Parameter(Suggesting):
     """One estimated unknown, in the unit of the model.
 
-    standard_error  linearised standard error; NaN at active bounds and where an interval by profile
-                    contradicts it, infinite if the data do not determine the unknown
+    standard_error  linearised standard error; NaN at active constraints, and where an interval by
+                    profile contradicts it, infinite if the data do not determine the unknown
     lower, upper    endpoints of the linearised interval, clipped to the bounds; one-sided if the
-                    unknown is on a bound, or active bounds of states hold it. The interval of a
+                    unknown is on a bound, or active constraints hold it. The interval of a
                     `logarithmic` unknown is that of its logarithm, and not symmetric
     bounds      bounds of the search
     found_by    description of the method that first found the value
-    remark      empty, "on its lower bound", "on its upper bound", "held by active bounds" (of
-                states, or other constraints) or "not determined by the data"
+    remark      empty, "on its lower bound", "on its upper bound", "held by active constraints"
+                (or bounds of states) or "not determined by the data"
     """
 
     name: str

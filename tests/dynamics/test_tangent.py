@@ -124,7 +124,7 @@ def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
     assert result.active[0].startswith("B <= 0.5 at ")
     assert result.adequacy.lacks
     assert "4 measurements of B lie outside of the bounds" in str(result)
-    assert result.verdict["parameters"].endswith("k1 and k2 linked by active bounds")
+    assert result.verdict["parameters"].endswith("k1 and k2 linked by active constraints")
     assert not any(advice in str(result.details) for advice in ("igpe.profile", "Run igpe.certify"))
     for door in (igpe.profile, igpe.predict, igpe.bootstrap):
         with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):
@@ -159,6 +159,6 @@ def test_unknowns_that_bounds_of_states_hold_have_the_one_sided_intervals_of_the
     assert k.upper == pytest.approx(k.value)
     kept = igpe.profile(problem, result, method=igpe.Collocation())["k"]
     assert k.lower == pytest.approx(kept.lower, rel=5e-3)
-    assert result.verdict["parameters"] == "k held by active bounds"
-    assert "at active bound" in str(result)
+    assert result.verdict["parameters"] == "k held by active constraints"
+    assert "at constraint" in str(result)
     assert "±" not in str(result.details).partition("Fit")[0]
