@@ -372,6 +372,12 @@ def test_standard_deviations_are_not_too_large_where_unknowns_fit_a_quantity(lev
     assert all("A (about 71 times)" in one for one in said)
 
 
+def test_ends_that_bounds_set_are_told_apart_by_their_digits(chain):
+    p = replace(chain.estimates[0], value=2.0589, lower=2.0588, upper=2.059, standard_error=0.1)
+    shown = str(replace(chain, estimates=(p, *chain.estimates[1:])))
+    assert "2.058800 … 2.059000" in shown
+
+
 def test_how_many_starts_agree_where_there_is_one_candidate(chain):
     best = chain.objective
     one = replace(chain.candidates[0], objective=best, reached=(2.0, 2.0001, 9.0, np.inf))

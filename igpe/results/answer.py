@@ -165,7 +165,7 @@ def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:
 
 
 def _cells(p: Parameter) -> tuple[str, ...]:
-    value, lower, upper = numbers((p.value, p.lower, p.upper), p.error)
+    value, lower, upper = numbers((p.value, p.lower, p.upper), p.spread)
     known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(p.error)
     return p.name, value, f"{lower} … {upper}" if known else "", p.unit, MARKS[p.remark]
 

@@ -128,7 +128,7 @@ def _origins(result: ResultData) -> Iterator[str]:
 
 def _cells(p: Parameter) -> tuple[str, ...]:
     known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(p.error)
-    value, lower, upper = numbers((p.value, p.lower, p.upper), p.error)
+    value, lower, upper = numbers((p.value, p.lower, p.upper), p.spread)
     return (
         p.name,
         value,

@@ -71,6 +71,12 @@ class Parameter(Suggesting):
         has_none = math.isnan(self.standard_error)
         return (self.upper - self.lower) / 4 if has_none else self.standard_error
 
+    @property
+    def spread(self) -> float:
+        """The error that decides on digits: less where bounds cut the interval to less."""
+        length = self.upper - self.lower
+        return length / 4 if 0 < length < self.error else self.error
+
 
 @dataclass(frozen=True)
 class Combined:
