@@ -74,6 +74,10 @@ OFF = (
 LEFT_OUT = (
     "The fit was judged without {} outlier{}, because the loss is robust; see result.outliers()."
 )
+ALLOWED_FOR = (
+    "Several residuals are outliers, for which the robust loss allows. See result.outliers() and "
+    "result.residual_tests()."
+)
 BELOW_LIMIT = (
     "{} of {} measurements are below a limit of detection. For each of them, the objective "
     "contains the probability of a value below the limit. These measurements have no residuals "
@@ -121,7 +125,10 @@ def with_findings(
     if not problem.loss.is_squares:
         verdict = if_in_time(lambda: _of_the_rest(result, linear))
         robust = replace(result, adequacy=verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,)))
-        return replace(robust, actions=(*result.actions, *clear_failures(robust.residual_tests())))
+        odd = clear_failures(robust.residual_tests())
+        return replace(
+            robust, actions=(*result.actions, *(odd if len(odd) <= 1 else [ALLOWED_FOR]))
+        )
     first = rows[: len(result.points)]
     points = result.points.assign(leverage=leverage(at.jacobian, held)[first])
     if problem.is_censored:

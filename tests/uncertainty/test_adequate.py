@@ -291,6 +291,9 @@ def test_a_robust_fit_is_judged_without_its_outliers(sigma):
     assert result.adequacy.verdict == "adequate"
     assert result.adequacy.reasons[-1].startswith("The fit was judged without 2 outliers")
     assert len(result.outliers()) == 2
+    said = [a for a in result.actions if "outlier" in a]
+    assert len(said) == 1
+    assert "See result.outliers()" in said[0]
     assert result.parameters["k"] == pytest.approx(0.5, rel=0.02)
 
 
