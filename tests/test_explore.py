@@ -28,6 +28,11 @@ def test_the_model_follows_a_slider(explorer):
     assert explorer._lines.value == before
 
 
+def test_sliders_begin_at_an_estimate():
+    found = igpe.Estimate(START, 0.0, igpe.Status.CONVERGED)
+    assert igpe.plots.explore(consecutive.problem(), found).parameters == START
+
+
 def test_what_is_drawn_is_the_simulation(explorer):
     table = igpe.simulate(consecutive.problem(), START)
     drawn = explorer._simulated()

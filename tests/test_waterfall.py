@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.results.plots.stages import draw_waterfall, plot_waterfall, series, words
+from igpe.results.plots.stages import draw_waterfall, plot_gaps, plot_waterfall, series, words
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -113,3 +113,11 @@ def test_one_start_is_no_waterfall():
     says = r"one start\. Pass what.*igpe\.estimation\.compare"
     with pytest.raises(igpe.errors.ProblemError, match=says):
         plot_waterfall(found)
+
+
+@pytest.mark.parametrize("plot", [plot_waterfall, plot_gaps])
+def test_a_result_is_no_search(plot):
+    result = igpe.estimate(consecutive.problem(), certify=False)
+    says = r"how a search went, which a Result does not contain. Pass what igpe\."
+    with pytest.raises(igpe.errors.ProblemError, match=says):
+        plot(result)

@@ -495,8 +495,8 @@ def _small(problem: Problem) -> Iterator[str]:
         yield (
             f"igpe estimates {counted(len(problem.box), 'unknown')} from {problem.size} "
             "measurements by maximum likelihood. Standard deviations and intervals come out about "
-            f"{100 * (1 - np.sqrt(left)):.0f} % too small then. Without `sigma`, igpe uses "
-            "Student's t instead."
+            f"{100 * (1 - np.sqrt(left)):.0f} % too small then. Where no `sigma` is given, "
+            "igpe uses Student's t instead."
         )
 
 

@@ -33,13 +33,13 @@ POINTS = 72.0  # per inch: units of SVG
 
 @takes_problem
 def explore(
-    problem: Problem, start: Mapping[str, float] | None = None, method: Estimator = SingleShooting()
+    problem: Problem, start: Any = None, method: Estimator = SingleShooting()
 ) -> "Explorer":
     """In a notebook, show sliders for the unknowns and a plot of measurements and model.
 
     problem  the problem, with its measurements
-    start    a dict {unknown: initial value of its slider}; by default, a slider starts at the
-             middle of the bounds
+    start    a dict {unknown: initial value of its slider}, a Result or an Estimate; by default, a
+             slider starts at the middle of the bounds
     method   estimator for the button "Estimate from here"
     raises   SolverMissing if ipywidgets is not installed (pip install 'igpe[notebook]'),
              ProblemError if a value of `start` belongs to no unknown, EstimationFailed if the
@@ -52,7 +52,8 @@ def explore(
             "Sliders need the package ipywidgets: pip install 'igpe[notebook]'"
         ) from None
     middle = problem.box.mapping(problem.box.middle)
-    return Explorer(problem, values_of(problem, middle | dict(start or {})), method, ipywidgets)
+    given = getattr(start, "parameters", start) or {}
+    return Explorer(problem, values_of(problem, middle | dict(given)), method, ipywidgets)
 
 
 class Explorer:

@@ -60,6 +60,7 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     axes      matplotlib axes; None: draw in a new figure
     raises    ProblemError if there was only one start
     """
+    _require_estimate(estimate, "igpe.search.MultiStart(...)")
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
             f"The estimate ({estimate.method}) comes from one start. Pass what "
@@ -308,8 +309,18 @@ def plot_estimates(
     return Plot(drawn)
 
 
+def _require_estimate(estimate: Any, method: str) -> None:
+    """Raise ProblemError for anything else, such as a Result; method: whose estimate is needed."""
+    if not isinstance(estimate, Estimate):
+        raise ProblemError(
+            f"This plot shows how a search went, which a {type(estimate).__name__} does not "
+            f"contain. Pass what {method}.estimate(...) returns."
+        )
+
+
 def _recorded(estimate: Estimate) -> list[Horizon]:
     """The stages of multiple shooting with recorded iterates; raises ProblemError without any."""
+    _require_estimate(estimate, "igpe.MultipleShooting(record=True)")
     stages = [h for h in estimate.trail if isinstance(h, Horizon) and h.iterates]
     if not stages:
         raise ProblemError(
