@@ -183,8 +183,8 @@ def objective_at(problem: Problem, at: Linearised) -> float:
 
 
 VARYING = (
-    "Use igpe.campaign(problem, igpe.SingleShooting(), starts=10), which needs no start values; or "
-    "igpe.MultipleShooting or igpe.Collocation."
+    "Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation. "
+    "igpe.campaign(problem, igpe.SingleShooting(), starts=10) needs no start values."
 )
 CONSTANT = "Write one constant unknown for each period, as in pyo.Expr_if(t < 30, m.early, m.late)."
 
