@@ -226,7 +226,8 @@ def _of_no_optimum(objective: float, gain: float, degrees: int, *, is_plain: boo
     left = _of_size(objective - gain, degrees, is_plain=is_plain)
     if not (is_plain and left.lacks):
         return Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
-    return replace(left, reasons=(_too_large(objective, degrees, left.p), NO_OPTIMUM))
+    large = _too_large(objective - gain, degrees, left.p, " that values nearby could reach")
+    return replace(left, reasons=(large, NO_OPTIMUM))
 
 
 def _of_size(objective: float, degrees: int, *, is_plain: bool) -> Adequacy:
@@ -245,9 +246,9 @@ def _of_size(objective: float, degrees: int, *, is_plain: bool) -> Adequacy:
     return Adequacy(LACK if lacks else ADEQUATE, p, reasons, {"size": p})
 
 
-def _too_large(objective: float, degrees: int, p: float) -> str:
+def _too_large(objective: float, degrees: int, p: float, whose: str = "") -> str:
     return (
-        f"The weighted sum of squares {objective:.4g} is too large for "
+        f"The weighted sum of squares {objective:.4g}{whose} is too large for "
         f"{counted(degrees, 'degree')} of freedom ({exact_probability(p)}): the model is wrong, "
         "or the standard deviations are too small."
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from scipy import stats
 from small_problems import TIMES, line, line_model
 
 import igpe
@@ -203,7 +204,9 @@ def test_values_that_are_no_optimum_are_refuted_where_none_near_them_can_fit():
     stopped = points(residual=0.9 * shape)
     verdict = adequacy(stopped, linear(), 9)
     assert verdict.verdict == "lack of fit"
-    assert "is too large" in verdict.reasons[0]
+    sizes = r"sum of squares ([0-9.]+) that values nearby could reach is too large for 9 degrees"
+    (left,) = re.findall(sizes, verdict.reasons[0])
+    assert verdict.p == pytest.approx(stats.chi2(9).sf(float(left)), rel=0.02)
     assert "would still lower the sum of squares" in verdict.sentence
     unknown = adequacy(stopped.assign(sigma=np.nan), linear(), 9)
     assert unknown.verdict == "cannot be judged"
