@@ -162,6 +162,16 @@ def test_events_after_the_last_measurement_are_reported():
     assert of_start({}, events=[igpe.Event(at=50.0, **dose), unknown]) == ()
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-3])
+def test_replicates_that_are_copies_are_named(apart):
+    twice = pd.concat([DATA, DATA.assign(A=DATA["A"] + apart)]).sort_values("time")
+    given = problem(lambda m: 1.0)
+    run = igpe.Experiment(twice, start={"A": 1.0}, start_time=0.0, replicates=True)
+    copied = igpe.Problem(given.model, parameters=["k"], experiments=run)
+    warnings = " ".join(igpe.check(copied, identifiability=False).warnings)
+    assert ("All replicates of 'A' in experiment '1' are equal." in warnings) == (apart == 0)
+
+
 @pytest.mark.parametrize("use", ["fix", "value", "equation", "expression", "start", "builder"])
 def test_an_input_that_no_equation_uses_is_named(use):
     """Pyomo takes the number of `m.E0` while the model is built."""

@@ -234,10 +234,11 @@ def _smooth(
 def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statistic]:
     """Means of replicates against their scatter, of all quantities that have some."""
     several = []
-    for numbers in _quantities(parts):
+    for every in _quantities(parts):
+        numbers = [j for j in every if parts[j].scatters]  # copies say nothing of errors
         degrees = sum(parts[j].count - len(parts[j].first) for j in numbers)
-        if degrees < LEAST_REST or not any(parts[j].scatters for j in numbers):
-            continue  # equal replicates are copies, which say nothing of errors
+        if degrees < LEAST_REST:
+            continue
         lack, pure = np.zeros((2, len(own[0])))
         for j in numbers:
             first = parts[j].first

@@ -37,6 +37,7 @@ NEAR = 2e-3  # relative difference of a number that is still the gas constant
 CELSIUS = "looks like degrees Celsius"
 COLDEST = 150.0  # K: below it a temperature is more likely one in degrees Celsius
 WEAK, STRONG = 0.5, 300.0  # E / (R T): outside, a rate hardly depends on T, or is 0
+FEW = 3  # times at which replicates are equal by chance if values are rounded
 SUMS = (expr.SumExpression, expr.LinearExpression, expr.NPV_SumExpression)
 PRODUCTS = (expr.ProductExpression, expr.NPV_ProductExpression, expr.MonomialTermExpression)
 QUOTIENTS = (expr.DivisionExpression, expr.NPV_DivisionExpression)
@@ -73,6 +74,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
+        warnings = _copies(experiment) | warnings
         warnings = held_inputs(experiment, float(experiment.times[-1])) | warnings
         if not takes_experiment(problem.model):  # else the builder may read the input itself
             warnings = _unused(experiment, instance) | warnings
@@ -147,6 +149,23 @@ def _late(experiment: Experiment) -> dict[str, str]:
         f"measurement (at {last:g}), and has no effect on the estimate. Times of events are in "
         f"the unit of the model's time.{more}"
     }
+
+
+def _copies(experiment: Experiment) -> dict[str, str]:
+    """Quantity -> warning, where all its replicates are equal, at several times."""
+    warnings, m = {}, experiment.measurements
+    for column, name in enumerate(m.names):
+        own = (m.column == column) & (m.value != 0)
+        order = np.lexsort((m.value[own], m.row[own]))
+        row, values = m.row[own][order], m.value[own][order]
+        is_same = row[1:] == row[:-1]
+        times = len(np.unique(row[1:][is_same]))
+        if times >= FEW and (values[1:] == values[:-1])[is_same].all():
+            warnings[f"{name} (copies)"] = (
+                f"All replicates of '{name}' in experiment '{experiment.name}' are equal. Copies "
+                "are no independent measurements, and make intervals too short. Keep one of each."
+            )
+    return warnings
 
 
 def held_inputs(

@@ -95,6 +95,16 @@ def test_replicates_that_are_copies_say_nothing_of_errors():
     assert "replicates" not in lack_of_fit(copied).kinds
 
 
+def test_copies_in_some_series_do_not_add_to_the_scatter_of_the_others():
+    """One series of a quantity is copied, and its other one has few replicates."""
+    given = residuals(np.random.default_rng(14), known=False, copies=2)
+    value = np.where(given.series == 3, given.value, np.repeat(given.value[::2], 2))
+    apart = given._replace(value=value, quantity=given.series)
+    together = apart._replace(quantity=np.where(given.series == 3, 1, given.quantity))
+    found = [lack_of_fit(one).kinds["replicates"] for one in (apart, together)]
+    assert found[0] == pytest.approx(found[1], abs=0.1)
+
+
 def test_the_odd_series_and_the_sign_of_its_mean_are_told():
     random = np.random.default_rng(14)
     found = lack_of_fit(
