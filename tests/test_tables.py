@@ -116,3 +116,8 @@ def test_start_values_may_be_a_row_of_a_table():
     data = pd.DataFrame({"time": [1.0, 2.0], "A": [0.5, 0.2]})
     made = igpe.Experiment(data, start=conditions.loc["hot"], start_time=0)
     assert dict(made.start) == {"A": 2.0, "B": 0.5}
+    row = conditions.loc["hot"]
+    made = igpe.Experiment(data, start_time=0, start={"A": 1}, inputs=row[["B"]], sigma=row[["A"]])
+    assert (dict(made.inputs), made.measurements.sigma.tolist()) == ({"B": 0.5}, [2.0, 2.0])
+    with pytest.raises(igpe.errors.DataError, match=r"`start` has \['A'\] more than once"):
+        igpe.Experiment(data, start=pd.Series([1.0, 2.0], index=["A", "A"]), start_time=0)

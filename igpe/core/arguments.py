@@ -50,7 +50,7 @@ def shown(value: Any) -> str:
     """Format a value for a message: numbers with few digits, all else as Python writes it."""
     if isinstance(value, Real):
         return f"{float(value):g}"
-    written = repr(value)
+    written = " ".join(repr(value).split())
     return written if len(written) <= LONGEST else f"{written[:LONGEST]}..."
 
 

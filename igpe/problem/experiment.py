@@ -61,10 +61,7 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
     """Raise DataError unless the arguments of an experiment have the right kind."""
     if not isinstance(name, str):
         raise DataError(f"`name` is {shown(name)}; expected a string: name='run1'.")
-    start = mappings.get("start")
-    if isinstance(start, pd.Series):  # a row of a table
-        mappings["start"] = dict(start)
-    if isinstance(start, str) and start == "steady":
+    if mappings.get("start") == "steady":
         raise DataError(
             "`start` is 'steady'; expected a mapping. For a start at the steady state pass "
             "steady=True, and in `start` the values from which the model reaches it."
@@ -75,6 +72,18 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
         raise DataError(f"only={only!r} is a string; expected a list of columns: only=[{only!r}].")
     if only is not None and not isinstance(only, Iterable):
         raise DataError(f"`only` is {shown(only)}; expected a list of columns: only=['A', 'B'].")
+
+
+def _as_mapping(role: str, given: Any) -> Any:
+    """A row of a table (a Series), or the names of input columns, as a mapping; else as it is."""
+    is_list = role == "inputs" and isinstance(given, list | tuple)
+    if is_list and all(isinstance(n, str) for n in given):
+        return {n: n for n in given}
+    if not isinstance(given, pd.Series):
+        return given
+    if twice := given.index[given.index.duplicated()].tolist():
+        raise DataError(f"`{role}` has {twice} more than once. Keep one value of each.")
+    return given.to_dict()
 
 
 def start_time_of(times: FloatArray, given: float | None, *, at_rest: bool = False) -> float:
@@ -239,8 +248,9 @@ class Experiment(Suggesting):
         correlation: Correlation | None = None,
     ) -> None:
         check_spectra(data, spectra)
-        if isinstance(inputs, list | tuple) and all(isinstance(n, str) for n in inputs):
-            inputs = {n: n for n in inputs}
+        start, inputs, sigma = map(
+            _as_mapping, ("start", "inputs", "sigma"), (start, inputs, sigma)
+        )
         check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
         given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
         nothing = pd.DataFrame({"time": pd.Series(dtype=float)})
