@@ -250,7 +250,7 @@ def predict(
             f"Cannot predict these quantities: {unknown_names or 'none given'}. The states and "
             f"measured quantities are {known}."
         )
-    tables, measured, notes = [], [], list[str]()
+    tables, measured, notes = [], [], dict[str, str]()
     for k, (run, own) in enumerate(zip(runs, of_runs, strict=True)):
         grid = fine_grid(problem, k) if times is None else _times(times, run)
         noise = problem.experiments[k].error_models
@@ -261,13 +261,13 @@ def predict(
             head = {"experiment": run.name, "name": name, "time": grid}
             tables.append(pd.DataFrame(head).join(band).assign(unit=problem.unit(name)))
         held = held_inputs(problem.experiments[k], float(grid[-1]), "the last predicted time")
-        notes += held.values()
+        notes = held | notes  # one for each input, about the first experiment
         own_table = run.measurements.table(run.name)
         measured.append(own_table if under is None else own_table.head(0))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
     unit = problem.unit("time")
-    return Prediction(table, measurements, confidence, kind, unit, tuple(notes))
+    return Prediction(table, measurements, confidence, kind, unit, tuple(notes.values()))
 
 
 def _with_values(under: Problem, base: Likelihood) -> Problem:

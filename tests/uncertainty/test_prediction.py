@@ -256,10 +256,13 @@ def test_other_conditions_are_predicted_with_the_errors_of_the_estimate(sigma):
 
 def test_inputs_that_end_before_the_predicted_times_are_named(tmp_path):
     ramp = igpe.linear_input([0.0, 8.0], [0.0, 1.0])
-    problem = fed(ramp, 0.05 * np.arange(1.0, 9.0) ** 2, sigma=0.1)
+    runs = [fed(ramp, 0.05 * np.arange(1.0, 9.0) ** 2, sigma=0.1, name=n) for n in ("a", "b")]
+    both = [run.experiments[0] for run in runs]
+    problem = igpe.Problem(runs[0].model, parameters=["k", "a"], experiments=both)
     result = igpe.estimate(problem, certify=False)
     inside, beyond = (igpe.predict(problem, result, [end]) for end in (8.0, 12.0))
     assert inside.notes == ()
+    assert len(beyond.notes) == 1
     assert "ends at 8, before the last predicted time (at 12)" in " ".join(str(beyond).split())
     beyond.to_json(tmp_path / "beyond.json")
     assert type(beyond).from_json(tmp_path / "beyond.json").notes == beyond.notes
