@@ -162,6 +162,13 @@ def test_events_after_the_last_measurement_are_reported():
     assert of_start({}, events=[igpe.Event(at=50.0, **dose), unknown]) == ()
 
 
+@pytest.mark.parametrize("reference", [260.0, 400.0])
+def test_a_temperature_above_another_one_is_no_arrhenius_factor(reference):
+    """As Vogel, Fulcher and Tammann have it."""
+    shifted = problem(lambda m: pyo.exp(-m.E / (8.314 * (m.T - reference))))
+    assert "Celsius" not in str(igpe.check(shifted, identifiability=False))
+
+
 @pytest.mark.parametrize("apart", [0.0, 1e-3])
 def test_replicates_that_are_copies_are_named(apart):
     twice = pd.concat([DATA, DATA.assign(A=DATA["A"] + apart)]).sort_values("time")

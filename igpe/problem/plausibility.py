@@ -271,7 +271,8 @@ class _Quantities:
         gas = next((c for c in map(_gas_constant, term) if c is not None), None)
         known = [(found, f.divides) for f in term if (found := self._range(f)) is not None]
         temperatures = [q for q, divides in known if divides]
-        if gas is None or len(temperatures) != 1:
+        is_shifted = any(f.divides and f.offset < 0 for f in term)  # T - T0 is no Arrhenius factor
+        if gas is None or len(temperatures) != 1 or is_shifted:
             return
         name, _, kelvin = temperatures[0]
         if kelvin < COLDEST:
