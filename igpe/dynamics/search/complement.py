@@ -262,7 +262,7 @@ def _even(problem: Problem, starts: Sequence[Mapping[str, float]]) -> Estimate |
     points = [*box.diagonal(SHARES), *(box.clip(box.vector(start)) for start in starts)]
     with allowance(STEPS[0]):
         found = [residuals.cost(x) for x in points]
-    costs = np.nan_to_num([np.inf if cost is None else cost for cost in found], nan=np.inf)
+    costs = [np.inf if cost is None or np.isnan(cost) else cost for cost in found]
     best = int(np.argmin(costs))
     if best >= SHARES or not np.isfinite(costs[best]):
         return None
