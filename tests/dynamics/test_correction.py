@@ -68,7 +68,7 @@ def test_many_measured_states_are_corrected_in_intervals_until_two_agree(chain, 
 @pytest.mark.slow
 def test_the_whole_estimate_is_right_and_counts_the_candidates_that_it_corrected(chain):
     result = igpe.estimate(chain, certify=False)
-    assert len(result.candidates) == 1  # errors explain what began elsewhere
+    assert len(result.candidates) == complement.AGREEING
     for one, true in zip(result.estimates, TRUTH, strict=True):
         assert abs(one.value - true) < 4 * one.standard_error
 
@@ -96,11 +96,27 @@ def test_few_states_are_corrected_by_collocation(monkeypatch):
     assert list(ends[0].parameters.values()) == pytest.approx(TRUTH, rel=0.15)
 
 
-def test_where_all_starts_are_far_off_the_search_begins_at_one_share_of_all_ranges(chain):
+def test_where_all_starts_are_far_off_the_search_begins_at_one_share_of_all_ranges(
+    chain, monkeypatch
+):
+    monkeypatch.setattr(complement, "DEAR", 0)
     (end,) = corrections(chain, [dict.fromkeys(START, 0.01)] * 3, [()] * 3)
     assert end.method.endswith("starting at one share of the ranges of all unknowns")
     assert list(end.parameters.values()) == pytest.approx(TRUTH, rel=0.05)
     assert end.objective == pytest.approx(chain.size, rel=0.1)
+
+
+def test_one_share_of_all_ranges_ends_the_search_only_where_derivatives_take_long(
+    chain, monkeypatch
+):
+    start = dict(zip(START, TRUTH, strict=True))
+    explained = igpe.Estimate(start, float(chain.size), Status.CONVERGED, "one share")
+    better = igpe.Estimate(start, chain.size - 50.0, Status.CONVERGED, "better")
+    monkeypatch.setattr(MultipleShooting, "estimate", lambda *_: better)
+    monkeypatch.setattr(complement, "_even", lambda problem, starts: explained)
+    assert corrections(chain, [start] * 3, [()] * 3) == [better, better]
+    monkeypatch.setattr(complement, "DEAR", 0)
+    assert corrections(chain, [start] * 3, [()] * 3) == [explained]
 
 
 def test_what_begins_at_one_share_does_not_end_the_search_if_errors_do_not_explain_it(

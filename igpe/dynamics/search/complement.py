@@ -181,6 +181,7 @@ AMD = (("mumps_pivot_order", 0),)
 IN_INTERVALS = MultipleShooting(restarts=Restarts(count=0), finer=1)
 NEARBY = SingleShooting(hierarchical=False)
 """Beside an optimum elimination gains nothing, and takes two to four times as long."""
+DEAR = 2_000_000  # work of an integration with derivatives, about 50 ms
 SHARES = 33  # of ranges, at which all unknowns are tried: four decades in steps of a third
 AGREEING = 2  # candidates that multiple shooting brings to one optimum: it corrects no further ones
 
@@ -234,7 +235,7 @@ def _quick(
     if any(ivp.y.numel() for ivp in each) or not minimises_squares(problem):
         return []
     even = _even(problem, starts)
-    if even is not None and _is_explained(problem, even):
+    if even is not None and _is_explained(problem, even) and _is_dear(problem, even):
         return [even]
     ends: list[Estimate] = []
     for start, profiles in zip(starts, guesses, strict=True):
@@ -269,6 +270,13 @@ def _even(problem: Problem, starts: Sequence[Mapping[str, float]]) -> Estimate |
     end = ROUGH.estimate(problem, box.mapping(points[best]))
     method = f"{end.method}, starting at one share of the ranges of all unknowns"
     return replace(end, method=method) if end.status.usable else None
+
+
+def _is_dear(problem: Problem, end: Estimate) -> bool:
+    """Whether derivatives take so long that multiple shooting from other starts never ends."""
+    residuals = Residuals(problem, ROUGHLY)
+    residuals(problem.box.vector(end.parameters))
+    return residuals.work > DEAR
 
 
 def _is_explained(problem: Problem, end: Estimate) -> bool:
