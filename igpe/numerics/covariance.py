@@ -15,6 +15,7 @@ x exp(q s / x).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -328,8 +329,11 @@ class _Linear(NamedTuple):
 
         beyond  (n,) of those on a bound -1 or 1, on which side it lies; 0 of others
         """
-        ends = [self._with_bound(i, beyond)._reach(rise) for i in np.flatnonzero(those)]
-        return np.reshape(ends, (-1, 2)).T
+        ends = np.tile([-np.inf, np.inf], (int(those.sum()), 1))
+        for end, i in zip(ends, np.flatnonzero(those), strict=True):
+            with suppress(RuntimeError, ValueError):  # of `nnls` and `brentq`: nothing is excluded
+                end[:] = self._with_bound(i, beyond)._reach(rise)
+        return ends.T
 
     def _with_bound(self, i: np.intp, beyond: FloatArray) -> "_Linear":
         """Unknown i as the first one, with its bound, and those that are on none."""
