@@ -26,7 +26,7 @@ from igpe.dynamics.shooting.base import from_many_starts
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.shared_rates import null_space, times
 from igpe.problem.problem import Problem
-from igpe.proofs.prover.enclosure import PROMISING, BoxBounds, BoxEnclosure, Heeded, step_work
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure, Heeded, step_work
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape
 from igpe.proofs.prover.posed import (
@@ -63,8 +63,7 @@ class BoxNode:
     multipliers  of the residuals, where the bound is theirs
     depth     how many boxes lie around it
     skips_tube  whether Mueller bounds can be spared
-    pause     of so many generations without them, as they proved nothing new for the first, or
-              little in a trial
+    pause     of so many generations without them, as they proved nothing new for the first
     axis      to split along where trial splits would choose, as the parent's left it; -1: none
     cut       what it was examined against
     """
@@ -248,9 +247,6 @@ class BoxSearch:
             self._add(*half, node, bound, following)
             for half, bound in zip(halves, known, strict=True)
         ]
-        for child, bound in zip(node.children, known, strict=True):
-            if known is not NO_BOUNDS and bound < PROMISING * cut:  # a tube would do no better
-                self.tree[child].pause = max(self.tree[child].pause, 1)
         node.reason = "split"  # last: until then the box counts as open
         return [child for child in node.children if self.tree[child].reason == "open"]
 
