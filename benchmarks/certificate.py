@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -145,15 +145,21 @@ def harder() -> dict[str, tuple[igpe.Problem, dict[str, float] | None]]:
     }
 
 
+def ours(name: str) -> Generator[Row, None, tuple[Any, igpe.Problem, Any]]:
+    """A published problem and its proof, which others are put beside."""
+    case = importlib.import_module(name)
+    problem = case.problem()
+    igpe.certify(problem, case.OPTIMUM)  # compiles, or loads
+    proof = igpe.certify(problem, case.OPTIMUM)
+    yield at_most(name, "ours, gap", max(proof.gap, 0.0), limit=1.001e-3)
+    yield at_most(name, "ours, wall time", proof.seconds, "s")
+    return case, problem, proof
+
+
 def scip(_: Any) -> Iterator[Row]:
     """Ours, and SCIP on the collocated problem, which is another one, for the same time or more."""
     for name in PAPER:
-        case = importlib.import_module(name)
-        problem = case.problem()
-        igpe.certify(problem, case.OPTIMUM)  # compiles, or loads
-        proof = igpe.certify(problem, case.OPTIMUM)
-        yield at_most(name, "ours, gap", max(proof.gap, 0.0), limit=1.001e-3)
-        yield at_most(name, "ours, wall time", proof.seconds, "s")
+        case, problem, proof = yield from ours(name)
         for limit in (max(proof.seconds, LEAST), SCIP):
             began = time.perf_counter()
             program = Transcription(problem, first_meshes(problem, (), Radau(2), 1e-5))
@@ -170,12 +176,7 @@ def scip(_: Any) -> Iterator[Row]:
 def contractors(_: Any) -> Iterator[Row]:
     """Ours, and branch and bound with codac's contractors (Lohner's method), for longer."""
     for name in PAPER:
-        case = importlib.import_module(name)
-        problem = case.problem()
-        igpe.certify(problem, case.OPTIMUM)  # compiles, or loads
-        proof = igpe.certify(problem, case.OPTIMUM)
-        yield at_most(name, "ours, gap", max(proof.gap, 0.0), limit=1.001e-3)
-        yield at_most(name, "ours, wall time", proof.seconds, "s")
+        _, problem, proof = yield from ours(name)
         try:
             paved = Contractors(problem, 0.999 * proof.objective).pave(CODAC)
         except ImportError:

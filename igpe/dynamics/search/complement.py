@@ -281,5 +281,4 @@ def _is_dear(problem: Problem, end: Estimate) -> bool:
 
 def _is_explained(problem: Problem, end: Estimate) -> bool:
     """Whether errors of known size explain the sum of squares."""
-    size = sum(len(e.measurements.value) for e in problem.experiments)
-    return problem.sigma_known and end.objective <= Restarts().explained(size)
+    return problem.sigma_known and end.objective <= Restarts().explained(problem.size)
