@@ -21,6 +21,7 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.residuals import Run, deviations, runs_of
 from igpe.dynamics.shooting.spectral import spectral_blocks
+from igpe.dynamics.shooting.tangent import Tangent
 from igpe.numerics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
@@ -173,8 +174,7 @@ def errors_at(
     at: Linearised | None,
     confidence: float = 0.95,
     *,
-    active: FloatArray | None = None,
-    equations: BoolArray | None = None,
+    along: Tangent | None = None,
     held: BoolArray | None = None,
 ) -> Uncertainty:
     """Linearised errors of the free unknowns at an optimum x (n,).
@@ -184,9 +184,7 @@ def errors_at(
 
     at      residuals and derivative there; None where the model cannot be integrated: then nothing
             is known
-    active  (m, n) gradients of the active constraints, of inequalities towards what they forbid;
-            None: there are none
-    equations  (m,) which of these are equations; None: all
+    along   what active constraints leave; None: there are none
     held    (n,) which unknowns a bound holds; None: those that `on_bounds` names
     """
     held = on_bounds(x, at, problem.box) if held is None else held
@@ -200,7 +198,9 @@ def errors_at(
         x, squares.residual, squares.jacobian,
         held=held, sigma_known=_has_unit_variance(problem),
         student=judged is not None and judged.is_estimated,
-        confidence=confidence, active=active, equations=equations,
+        confidence=confidence,
+        active=None if along is None else along.rows,
+        equations=None if along is None else along.equations,
         bounds=(problem.box.lower, problem.box.upper),
         logarithmic=problem.box.in_logarithms,
     )  # fmt: skip

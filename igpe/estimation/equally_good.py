@@ -223,8 +223,7 @@ def rise_of(steps: Steps, settings: Settings) -> float:
     if best.at is None:
         return 0.0
     x, level = problem.box.vector(best.estimate.parameters), settings.confidence
-    free = tangent(problem, x, best.at)
-    errors = errors_at(problem, x, best.at, level, active=free.rows, equations=free.equations)
+    errors = errors_at(problem, x, best.at, level, along=tangent(problem, x, best.at))
     rise = objective_rise(problem, best.at, errors, level)
     return rise if np.isfinite(rise) else 0.0
 

@@ -205,7 +205,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     values, status = best.corrected.parameters, best.corrected.status
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x, None if status.is_early else at)
-    errors = errors_at(problem, x, at, confidence, active=free.rows, equations=free.equations)
+    errors = errors_at(problem, x, at, confidence, along=free)
     spectral = _spectral(steps, settings, x, errors)
     errors = errors if spectral is None else spectral.errors
     runs, measured, unconfirmed = fitted(steps, settings, values)
@@ -328,7 +328,8 @@ def _rank(
     problem, off_bounds = steps.problem, errors
     if errors.held.any():
         none = np.zeros(len(x), dtype=bool)
-        off_bounds = errors_at(problem, x, at, active=free.rows, held=none)
+        equations = free._replace(equations=np.ones(len(free.rows), dtype=bool))
+        off_bounds = errors_at(problem, x, at, along=equations, held=none)
     others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
     sets = [] if steps.structure.is_linear else [x, *others]
     known = steps.several
@@ -341,8 +342,7 @@ def _optimum(
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
     found_by = SEARCHED if is_plain(problem) else CANDIDATE
-    at, level, held_by = one.at, settings.confidence, tangent(problem, x, one.at)
-    errors = errors_at(problem, x, at, level, active=held_by.rows, equations=held_by.equations)
+    errors = errors_at(problem, x, one.at, settings.confidence, along=tangent(problem, x, one.at))
     free = None if one.at is None else free_sign_errors(problem, settings.integrator, x, errors)
     errors = errors if free is None else free.errors
     return Optimum(

@@ -276,8 +276,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         program = collocated(problem, method, values)
         x = program.x
         at = Residuals(problem, Automatic())(x)
-        free = tangent(problem, x, at)
-        errors = errors_at(problem, x, at, confidence, active=free.rows, equations=free.equations)
+        errors = errors_at(problem, x, at, confidence, along=tangent(problem, x, at))
         rise = allowed_rise(errors, problem.sigma_known, confidence)
         far = np.maximum(errors.upper - x, x - errors.lower) / np.sqrt(INCREMENTS)
         return _Setup(
