@@ -157,12 +157,22 @@ class InitialValueProblem:
     @property
     def without_switches(self) -> "InitialValueProblem":
         """What is between switches; it reports states and implicit variables too."""
-        shared = None if self.shared is None else self.shared.without_switches
+        return self._reporting(None)
+
+    @property
+    def without_rest(self) -> "InitialValueProblem":
+        """The same from a given start; it reports its states as well."""
+        return self._reporting(self.switching)
+
+    def _reporting(self, switching: Switching | None) -> "InitialValueProblem":
+        shared = self.shared
+        if shared is not None:
+            shared = shared._reporting(switching and shared.switching)
         before, outputs = self.kept.get("without_switches", (None, None))
         if before is not self.measured:
             outputs = ca.vertcat(self.measured, self.x, self.y)
             self.kept["without_switches"] = self.measured, outputs
-        return replace(self, switching=None, rest=None, measured=outputs, shared=shared)
+        return replace(self, switching=switching, rest=None, measured=outputs, shared=shared)
 
     def _clock(self, last: float) -> TimeSymbols:
         known = len(self.tables) - (self.switching.modes if self.switching else 0)

@@ -62,6 +62,18 @@ class Switching:
     closed: tuple[bool, ...] = ()
 
     @property
+    def all_times(self) -> Any:
+        """SX (n,): of all modes, then of all jumps, if it is timed."""
+        return stack([*(time[0] for time in self.times), *(j.at + j.delay for j in self.jumps)])
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether unknowns alone give the time of all that happens."""
+        return all(time is not None for time in self.times) and all(
+            jump.at is not None for jump in self.jumps
+        )
+
+    @property
     def has_delayed(self) -> bool:
         """Whether a jump waits after a switch that states bring about."""
         return any(j.gap is not None and not j.delay.is_zero() for j in self.jumps)

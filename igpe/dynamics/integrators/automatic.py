@@ -42,15 +42,18 @@ class Automatic(Integrator):
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Choose the integrator that suits the equations, the available compiler and the number
         of intervals."""
-        if ivp.switching is not None:
-            return switched(self, ivp, nodes, times)
         given = asdict(self)
+        quick = RungeKutta(**given)
         stiff = Sundials(**{name: v for name, v in given.items() if name != "slack"})
+        if not quick.carries_out(ivp):
+            return switched(self, ivp, nodes, times)
         if ivp.y.numel():
             return stiff.prepare(ivp, nodes, times)
-        compiled = RungeKutta(**given).prepare(ivp, nodes, times)
+        compiled = quick.prepare(ivp, nodes, times)
         if isinstance(compiled, RungeKuttaIntervals):
             return replace(compiled, otherwise=stiff)
+        if ivp.switching is not None:
+            return switched(self, ivp, nodes, times)
         slow = (
             "igpe integrated the equations without compiling them, which is many times slower. "
             f"{compiled.refused}"

@@ -217,7 +217,7 @@ class Intervals(ABC):
 
     def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
         """Times of switches that unknowns q give, and their derivatives (n_unknowns,)."""
-        return []
+        return self.cut.breaks.times(q)
 
     def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Intervals":
         """The same equations over other intervals within the horizon, with the tables of `ivp`."""
@@ -484,9 +484,12 @@ def spread(narrow: FloatArray, values: FloatArray, width: int) -> FloatArray:
 
 def needed(ivp: InitialValueProblem) -> Needed:
     """Leave out the unknowns that only the problem's own start depends on."""
+    given, breaks = ivp.switching, list[Any]()
+    if given is not None and given.is_timed:
+        breaks = [given.all_times, *(jump.after for jump in given.jumps)]
     moves, shows = (
         np.asarray(ca.which_depends(e, ivp.q), dtype=bool).reshape(ivp.q.numel())
-        for e in (ca.vertcat(ivp.f, ivp.g), ivp.measured)
+        for e in (ca.vertcat(ivp.f, ivp.g, *breaks), ivp.measured)
     )
     first, rest = np.flatnonzero(moves), np.flatnonzero(shows & ~moves)
     places = np.concatenate([first, rest]).astype(np.intp)

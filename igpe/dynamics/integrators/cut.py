@@ -1,17 +1,22 @@
 """Intervals cut into pieces on which nothing jumps, and the times they report, as plain arrays.
 
-An interval is cut where an input jumps and where a pulse of time begins.
+An interval is cut where an input jumps, where a pulse of time begins, and at breaks: where states
+jump or modes switch at times that the unknowns alone give.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.dynamics.integrators.limits import TOO_EARLY, TOO_MANY, BrokenError
+from igpe.equations.elimination import AtPoint
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import refused
+from igpe.equations.symbols import stack
 from igpe.equations.timed import Stops
 
 CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
@@ -66,6 +71,63 @@ class Round(NamedTuple):
     last: IntArray
 
 
+class Break(NamedTuple):
+    """Something that happens at a time which the unknowns give.
+
+    which    its place among modes, then jumps: the order in which they happen at one time
+    modes    (n_modes,) whether each is 1 from then on
+    is_seen  whether what is measured then is measured after it
+    """
+
+    time: float
+    which: int
+    modes: BoolArray
+    is_seen: bool
+
+
+class Breaks:
+    """All breaks of an initial value problem whose switching is timed, or None."""
+
+    def __init__(self, ivp: InitialValueProblem) -> None:
+        self.given, self.t0, self.moving = ivp.switching, ivp.t0, False
+        if self.given is None:
+            return
+        times, slopes = self.given.all_times, stack(mode[1] for mode in self.given.times)
+        rows = [ca.densify(e) for e in (times, slopes, ca.jacobian(times, ivp.q))]
+        self._at = AtPoint(ca.Function("breaks", [ivp.q], rows))
+        if ivp.q.numel():
+            self.moving = bool(ca.depends_on(ca.vertcat(times, slopes), ivp.q))
+
+    def times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
+        """Each time and its derivative (n_q,), in the order of `Break.which`."""
+        if self.given is None:
+            return []
+        times, _, by = self._at(q)
+        return list(zip(times.ravel().tolist(), by, strict=True))
+
+    def at(self, q: FloatArray | float) -> tuple[list[Break], BoolArray]:
+        """The breaks for unknowns q, as they happen, and the modes before.
+
+        raises BrokenError if an event lies before the start
+        """
+        if self.given is None:
+            return [], np.zeros(0, dtype=bool)
+        times, slopes, _ = (v.ravel() for v in self._at(q))
+        n = len(slopes)
+        if (times[n:] < self.t0).any():
+            raise BrokenError(TOO_EARLY.format(times[n:].min(), self.t0))
+        modes = (slopes > 0) == (times[:n] < self.t0)  # a time that is no number never comes
+        first, found = modes.copy(), []
+        for which in np.lexsort([np.arange(len(times)), times]):
+            if self.t0 <= times[which] < np.inf:
+                if is_jump := which >= n:
+                    is_seen = self.given.jumps[which - n].is_measured_after
+                else:
+                    modes = modes ^ (np.arange(n) == which)
+                found.append(Break(times[which], int(which), modes, is_jump and is_seen))
+        return found, first
+
+
 @dataclass(frozen=True)
 class Cut:
     """K intervals as pieces, one after the other.
@@ -75,9 +137,11 @@ class Cut:
     edges   (n_pieces, 2) where each begins and ends
     inputs  (n_pieces, 2 n_u) a and b of u = a + b t on each
     rows    (K + 1,) the first time of each interval, and how many there are
+    ends    (n_pieces,) the first time after those that each reports
+    broken  (n_pieces,) which break happens where each begins; -1: none
     row_inputs  (n_times, 2 n_u) a and b at each time: at a jump those before it
-    ivp     whose intervals they are;  stops: where else they are cut
-    also    times at which they are cut beside nodes and tables
+    ivp     whose intervals they are;  stops, breaks: where else they are cut
+    also    times at which they are cut beside nodes, tables and breaks
     moved   whether these intervals are others at other unknowns
     """
 
@@ -87,28 +151,32 @@ class Cut:
     edges: FloatArray
     inputs: FloatArray
     rows: IntArray
+    ends: IntArray
+    broken: IntArray
     row_inputs: FloatArray
     ivp: InitialValueProblem
     stops: Stops
+    breaks: Breaks
     also: tuple[float, ...] = ()
     moved: bool = False
 
-    def at(self, q: FloatArray) -> "Cut | None":
-        """The same intervals cut where the unknowns q move pulses to; None if too often."""
-        if not self.stops.moving:
+    def at(self, q: FloatArray) -> "Cut | str":
+        """The same intervals cut where the unknowns q move pulses and breaks to, or why not."""
+        if not self.stops.moving and not self.breaks.moving:
             return self
         times = self.stops.at(q)
         if times is None:
-            return None
-        if times == self.also:
+            return TOO_MANY
+        if times == self.also and not self.breaks.moving:
             return self
-        found = _cut(self.ivp, self.nodes, self.times, self.stops, times)
-        return replace(found, moved=self.moved)
+        try:
+            return _cut(self, self.nodes, self.times, times, self.breaks.at(q))
+        except BrokenError as error:
+            return str(error)
 
     def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Cut":
         """Other intervals within the horizon, with the tables of `ivp`."""
-        found = _cut(ivp, nodes, times, self.stops, self.stops.known)
-        return replace(found, moved=True)
+        return replace(_cut(replace(self, ivp=ivp), nodes, times), moved=True)
 
     def until(self, last: float) -> "Cut":
         """One interval that ends at the last of the times up to `last`."""
@@ -119,7 +187,7 @@ class Cut:
                 f"{self.times[0]:g}."
             )
         nodes = np.array([self.nodes[0], times[-1]])
-        return _cut(self.ivp, nodes, times, self.stops, self.stops.known)
+        return _cut(self, nodes, times)
 
     @property
     def intervals(self) -> int:
@@ -179,13 +247,16 @@ def interval_of(nodes: FloatArray, times: FloatArray) -> IntArray:
     return np.minimum(found, len(nodes) - 2).astype(np.intp)
 
 
-def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
+def cut(
+    ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray, *, jumps: bool = False
+) -> Cut:
     """Cut the intervals between the nodes; a single one may be of length 0.
 
+    jumps  whether the integrator carries out what happens at times that unknowns alone give
     raises ValueError if nodes or times do not increase, or times lie outside the nodes, Unsupported
            for a problem with events: `igpe.dynamics.integrators.switched` cuts it there
     """
-    if ivp.switching is not None:
+    if ivp.switching is not None and not (jumps and ivp.switching.is_timed):
         raise refused("This integrator")
     nodes, times = (np.ascontiguousarray(v, dtype=float) for v in (nodes, times))
     lengths = np.diff(nodes)
@@ -199,30 +270,59 @@ def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
             f"The times, {times[0]:g} to {times[-1]:g}, must lie within the range of the nodes, "
             f"{nodes[0]:g} to {nodes[-1]:g}."
         )
-    stops = ivp.stops(float(nodes[-1]))
-    return _cut(ivp, nodes, times, stops, stops.known)
+    stops, breaks = ivp.stops(float(nodes[-1])), Breaks(ivp)
+    none = np.zeros(0, dtype=np.intp)
+    rows = none, none, none, nodes
+    return _cut(Cut(nodes, times, none, nodes, nodes, *rows, ivp, stops, breaks), nodes, times)
 
 
 def _cut(
-    ivp: InitialValueProblem,
+    of: Cut,
     nodes: FloatArray,
     times: FloatArray,
-    stops: Stops,
-    also: tuple[float, ...],
+    also: tuple[float, ...] | None = None,
+    found: tuple[list[Break], BoolArray] | None = None,
 ) -> Cut:
-    breaks = {t for t in (*ivp.breaks(float(nodes[-1])), *also) if nodes[0] < t < nodes[-1]}
-    marks = np.union1d(nodes, sorted(breaks)) if nodes[0] < nodes[-1] else nodes
-    inputs = np.array([np.concatenate(ivp.input_segment(t)) for t in marks[:-1]])
-    before = np.clip(np.searchsorted(marks, times, side="left") - 1, 0, None)
-    return Cut(
-        nodes,
-        times,
-        np.append(np.searchsorted(marks, nodes[:-1]), len(marks) - 1).astype(np.intp),
-        np.stack([marks[:-1], marks[1:]], axis=1),
-        inputs,
-        np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
-        np.ascontiguousarray(inputs[before]),
-        ivp,
-        stops,
-        also,
+    """A cut with the equations of another one.
+
+    also   other times; by default those that no unknown moves
+    found  breaks, and the modes before; by default those that no unknown moves
+    """
+    ivp, (begin, end) = of.ivp, nodes[[0, -1]]
+    also = of.stops.known if also is None else also
+    if found is None and not of.breaks.moving:
+        found = of.breaks.at(0.0)
+    none = np.zeros(ivp.switching.modes if ivp.switching else 0, dtype=bool)
+    breaks, modes = found or (list[Break](), none)
+    broken = [b for b in breaks if begin <= b.time < end or (b.time == end and b.is_seen)]
+    there = {b.time for b in broken}
+    plain = {t for t in (*ivp.breaks(float(end)), *also) if begin < t < end} - there
+    marks: list[tuple[float, Break | None]] = [(t, None) for t in {*plain, *nodes[:-1].tolist()}]
+    marks = sorted([*marks, *((b.time, b) for b in broken)], key=lambda mark: mark[0])
+    begins, n = np.array([time for time, _ in marks]), len(marks)
+    edges = np.stack([begins, np.append(begins[1:], end)], axis=1)
+    inputs = np.array([np.concatenate(ivp.input_segment(t)) for t, _ in marks])
+    if len(modes):
+        past = [modes, *(b.modes for b in breaks)]
+        done = np.searchsorted([b.time for b in breaks], begins)  # all before, and then its own
+        rows = [past[k] if b is None else b.modes for k, (_, b) in zip(done, marks, strict=True)]
+        n_u = inputs.shape[1] // 2
+        inputs[:, n_u - len(modes) : n_u] = rows
+    first = np.append(np.searchsorted(begins, nodes[:-1]), n).astype(np.intp)
+    before = np.minimum(np.searchsorted(edges[:, 1], times), n - 1)
+    owner = np.maximum(before, first[interval_of(nodes, times)])
+    seen = np.isin(times, [b.time for b in broken if b.is_seen])
+    before[seen] = owner[seen] = np.searchsorted(begins, times[seen], side="right") - 1
+    return replace(
+        of,
+        nodes=nodes,
+        times=times,
+        first=first,
+        edges=edges,
+        inputs=inputs,
+        rows=np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
+        ends=np.searchsorted(owner, np.arange(n), side="right").astype(np.intp),
+        broken=np.array([-1 if b is None else b.which for _, b in marks], dtype=np.intp),
+        row_inputs=np.ascontiguousarray(inputs[before]),
+        also=also,
     )

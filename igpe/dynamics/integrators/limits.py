@@ -23,12 +23,22 @@ TOO_MANY = (
     "At these values of the unknowns, a function of time has too many oscillations for igpe to "
     "follow."
 )
+TOO_EARLY = (
+    "An event lies at t = {:.6g}, before the start at t = {:g}; choose bounds for its time that "
+    "lie after the start."
+)
 INCONSISTENT = "No consistent values of the algebraic variables were found {}."
 BEYOND = (
     "The equations have no solution within the model's bounds: {0} = {1:.6g} is not between "
     "{2:.6g} and {3:.6g}. Widen the bounds of {0} if this value is possible."
 )
+NOT_FINITE = "An event sets a state to a value that is not finite {}."
 NO_START = "The start values are not finite."
+
+
+class BrokenError(Exception):
+    """An interval cannot be integrated; the message is the reason."""
+
 
 _steps: ContextVar[int | None] = ContextVar("igpe_allowance", default=None)
 

@@ -26,7 +26,6 @@ from igpe.dynamics.integrators.base import (
 from igpe.dynamics.integrators.cut import Cut, Round, cut
 from igpe.dynamics.integrators.limits import (
     NO_START,
-    TOO_MANY,
     allowed,
     at,
     first_beyond,
@@ -227,8 +226,8 @@ class LockStepIntervals(Intervals):
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         self.check_shapes(starts, q)
-        if (here := self.cut.at(q)) is None:
-            return self.nothing(None if derivatives else 0, TOO_MANY)
+        if isinstance(here := self.cut.at(q), str):
+            return self.nothing(None if derivatives else 0, here)
         if derivatives not in self.steppers:
             system = augmented(started_anywhere(self.needed.ivp), sensitivities=derivatives)
             self.steppers[derivatives] = self.method.stepper(self.method, system)

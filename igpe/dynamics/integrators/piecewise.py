@@ -30,7 +30,7 @@ from igpe.dynamics.integrators.base import (
     refused_implicit,
 )
 from igpe.dynamics.integrators.cut import Cut, Piece, cut
-from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
+from igpe.dynamics.integrators.limits import NO_START
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -89,8 +89,8 @@ class PiecewiseIntervals(Intervals):
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         self.check_shapes(starts, q)
-        if (here := self.cut.at(q)) is None:
-            return self.nothing(None if derivatives else 0, TOO_MANY)
+        if isinstance(here := self.cut.at(q), str):
+            return self.nothing(None if derivatives else 0, here)
         some, system = needed(self.ivp), self._system(free=True, derivatives=derivatives)
         shots = self.nothing(len(self.ivp.states) + len(some.places) if derivatives else 0, "")
         runs, steps = [], np.zeros((len(starts), 2), dtype=np.intp)
@@ -112,7 +112,9 @@ class PiecewiseIntervals(Intervals):
         """See `Intervals`; from a system whose only unknowns are those of the problem."""
         self.check_unknowns(q)
         here, system = self.cut.at(q), self._system(free=False, derivatives=derivatives)
-        return system.run(here or self.cut, 0, self.cut.times, q, "" if here else TOO_MANY)
+        if isinstance(here, str):
+            return system.run(self.cut, 0, self.cut.times, q, here)
+        return system.run(here, 0, self.cut.times, q)
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""

@@ -37,12 +37,19 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
-from igpe.dynamics.integrators.formulas import SharedFormula
-from igpe.dynamics.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, allowed, at, no_number
+from igpe.dynamics.integrators.limits import (
+    MOST_STEPS,
+    NO_START,
+    NOT_FINITE,
+    allowed,
+    at,
+    no_number,
+)
 from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
     BatchStruct,
     CompiledModel,
+    Formulas,
     PlanStruct,
     Sweep,
     Tape,
@@ -97,7 +104,7 @@ class RungeKutta(Integrator):
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Generate and compile the Jacobians, and split the intervals where inputs jump."""
-        if ivp.switching is not None:
+        if not self.carries_out(ivp):
             return switched(self, ivp, nodes, times)
         if ivp.shared is not None:
             found = self._prepared(ivp.shared, nodes, times)
@@ -105,15 +112,21 @@ class RungeKutta(Integrator):
                 return replace(found, alone=replace(ivp, shared=None))
         return self._prepared(ivp, nodes, times)
 
+    def carries_out(self, ivp: InitialValueProblem) -> bool:
+        """Whether all that happens is at times that the unknowns give, as breaks of inputs."""
+        given = ivp.switching
+        return ivp.rest is None and (given is None or (given.is_timed and not ivp.y.numel()))
+
     def _prepared(
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
     ) -> Intervals:
-        pieces = cut(ivp, nodes, times)
+        pieces = cut(ivp, nodes, times, jumps=True)
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)
-        some, slope, measured = _formulas(ivp)
-        model, outputs = written(slope), written_told(measured)
-        if (length := model.length + outputs.length) > LONGEST:
+        some, formulas = _formulas(ivp)
+        model, told = written(formulas.slope), [formulas.measured, *formulas.breaks]
+        outputs = [written_told(formula) for formula in told]
+        if (length := model.length + sum({id(o): o.length for o in outputs}.values())) > LONGEST:
             why = (
                 f"The equations are too long to compile: they have {length} operations, and the "
                 "limit is "
@@ -122,32 +135,38 @@ class RungeKutta(Integrator):
         driver, why = built(model.source, "igpe_intervals")
         if driver is None:
             return Refused(ivp, pieces, why, Status.NO_SOLVER)
-        library, why = built(outputs.source, "igpe_tolds")
-        if library is None:
-            return Refused(ivp, pieces, why, Status.NO_SOLVER)
+        libraries: dict[int, ctypes.CDLL] = {}
+        for one in outputs:
+            if id(one) not in libraries:
+                library, why = built(one.source, "igpe_tolds")
+                if library is None:
+                    return Refused(ivp, pieces, why, Status.NO_SOLVER)
+                libraries[id(one)] = library
         for function in (driver.igpe_intervals, driver.igpe_back):
             function.argtypes = [ctypes.c_void_p] * 2
-        told = ToldStruct.of(outputs, library, measured.numbers)
-        return RungeKuttaIntervals(
-            ivp, pieces, self, some, CompiledModel(driver, slope.numbers, told)
-        )
+        structs = [
+            ToldStruct.of(one, libraries[id(one)], formula.numbers)
+            for one, formula in zip(outputs, told, strict=True)
+        ]
+        compiled = CompiledModel(driver, formulas.slope.numbers, structs[0], tuple(structs[1:]))
+        return RungeKuttaIntervals(ivp, pieces, self, some, compiled)
 
 
-def _formulas(ivp: InitialValueProblem) -> tuple[Needed, SharedFormula, SharedFormula]:
-    """Slopes and what is measured; made once for problems that share them."""
-    of = ivp.f, ivp.g, ivp.measured, ivp.x, ivp.u, ivp.q
+def _formulas(ivp: InitialValueProblem) -> tuple[Needed, Formulas]:
+    """What is compiled; made once for problems that share it."""
+    of = ivp.f, ivp.g, ivp.measured, ivp.x, ivp.u, ivp.q, ivp.switching
     known = ivp.kept.get(_formulas)
     if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
         some = needed(ivp)
-        known = ivp.kept[_formulas] = of, some, *model_formulas(some.ivp, some.moving)
-    _, some, slope, measured = known
+        known = ivp.kept[_formulas] = of, some, model_formulas(some.ivp, some.moving)
+    _, some, formulas = known
     own = replace(
         ivp,
         q=some.ivp.q,
         unknowns=some.ivp.unknowns,
         unknown_scale=ivp.unknown_scale[some.places],
     )
-    return replace(some, ivp=own), slope, measured
+    return replace(some, ivp=own), formulas
 
 
 def _numbers(shots: Shots) -> tuple[FloatArray, ...]:
@@ -347,7 +366,9 @@ class RungeKuttaIntervals(Intervals):
         """See `Intervals`."""
         columns = self._through(first, np.shape(starts), None, q, True)
         while True:
-            tape = Tape.of(self.cut, len(self.ivp.states), self._room[0])
+            here = self.at(q)
+            pieces = self.cut if isinstance(here, str) else here.cut
+            tape = Tape.of(pieces, len(self.ivp.states), self._room[0])
             along = self._run(starts, q, columns, tape)
             if tape.count <= tape.room:
                 if (other := self._instead(*_numbers(along))) is not None:
@@ -370,7 +391,7 @@ class RungeKuttaIntervals(Intervals):
         arrays = [v.ctypes.data for v in (given, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
         here = self.at(recorded.q)
-        if here is None or self.model.library.igpe_back(
+        if isinstance(here, str) or self.model.library.igpe_back(
             ctypes.byref(here._plan), ctypes.byref(sweep)
         ):
             by_node[:], by_q[:] = np.nan, np.nan
@@ -379,11 +400,11 @@ class RungeKuttaIntervals(Intervals):
         by_unknown[places] = by_q
         return Swept(by_node, by_unknown)
 
-    def at(self, q: FloatArray) -> "RungeKuttaIntervals | None":
-        """The same with the pieces that the unknowns q make; None if these are too many."""
+    def at(self, q: FloatArray) -> "RungeKuttaIntervals | str":
+        """The same with the pieces that the unknowns q make, or why not."""
         here = self.cut.at(q)
-        if here is None:
-            return None
+        if isinstance(here, str):
+            return here
         return self if here is self.cut else replace(self, cut=here)
 
     def _through(
@@ -442,8 +463,8 @@ class RungeKuttaIntervals(Intervals):
     ) -> Shots:
         n_d, before, after, rest = columns[0], columns.before, columns.after, columns.rest
         self.check_shapes(starts, q)
-        if (here := self.at(q)) is None:
-            return self.nothing(n_d - before - after + rest, TOO_MANY)
+        if isinstance(here := self.at(q), str):
+            return self.nothing(n_d - before - after + rest, here)
         own = np.asarray(q, dtype=float)[self.needed.places]
         parts = (starts, own, columns.along, columns.gaps)
         given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
@@ -518,6 +539,7 @@ class RungeKuttaIntervals(Intervals):
             NO_START,
             "The integration failed in an earlier interval.",
             method.too_late(when) if self._clock.late else interrupted,
+            NOT_FINITE.format(when),
         )[ended]
 
     @cached_property

@@ -78,10 +78,35 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
   return 1;
 }
 
+/* The break where piece i begins: from the derivative by the state after it to that by the one before. */
+static void jump_back(Run *r, const Sweep *s, long long i, double *by_state) {
+  const Told *h = r->plan->breaks[i];
+  const double *x = s->tape->jumped + i * N_X, t = r->plan->edges[2 * i];
+  const double *ab = r->plan->inputs + i * 2 * N_U;
+  const double *arg[5] = {&t, x, r->q, ab, h->numbers};
+  double *res[3] = {r->told_h, r->hx, r->hq};
+  double by[N_X + 1] = {0}, before[N_X] = {0}; /* by: of what the break gives, its time last */
+  int moves = 0;
+  h->both(arg, res, r->told_iw, r->told_w, 0);
+  memcpy(by, by_state, sizeof(double) * N_X);
+  for (long m = 0; m < h->x_entries; m++)
+    add_transposed(m, (long)h->x_row[m], (long)h->x_col[m], r->hx, by, before);
+  for (long m = 0; m < h->q_entries; m++) moves |= h->q_row[m] == N_X && r->hq[m] != 0;
+  if (moves) {
+    r->ab = ab - 2 * N_U, slope_at(r, t, x);
+    for (int j = 0; j < N_X; j++) by[N_X] += before[j] * r->f[j];
+    r->ab = ab, slope_at(r, t, r->told_h);
+    for (int j = 0; j < N_X; j++) by[N_X] -= by_state[j] * r->f[j];
+  }
+  for (long m = 0; m < h->q_entries; m++)
+    add_transposed(m, (long)h->q_row[m], (long)h->q_col[m], r->hq, by, s->by_q);
+  memcpy(by_state, before, sizeof before);
+}
+
 /* The sweep, from the last interval to the first; nodes hand on what comes to them. */
 CASADI_SYMBOL_EXPORT int igpe_back(const Plan *p, const Sweep *s) {
   Run *r = calloc(1, sizeof(Run));
-  if (!r || !made_room(r, p->told) || !(r->memory = malloc(sizeof(double) * (FX_N + FQ_N + 2)))) {
+  if (!r || !made_room(r, p) || !(r->memory = malloc(sizeof(double) * (FX_N + FQ_N + 2)))) {
     freed(r);
     return MEMORY;
   }
@@ -91,11 +116,15 @@ CASADI_SYMBOL_EXPORT int igpe_back(const Plan *p, const Sweep *s) {
   r->fx[0] = r->memory, r->fq[0] = r->memory + FX_N + 1;
   for (long j = 0; j < p->told->unknowns; j++) s->by_q[j] = 0;
   for (long long k = p->intervals - 1; ok && k >= 0; k--) {
-    const long long first = s->tape->first[k];
-    for (long long n = s->tape->first[k + 1] - 1; ok && n >= first; n--)
-      ok = step_back(r, s, n, by_state);
-    for (long long row = p->rows[k]; row < s->tape->kinds[4 * first + 2]; row++)
-      untell(r, s, row, by_state);
+    const long long *kind = s->tape->kinds;
+    long long n = s->tape->first[k + 1] - 1;
+    for (long long i = p->first[k + 1] - 1; ok && i >= p->first[k]; i--) {
+      long long row = i > p->first[k] ? p->until[i - 1] : p->rows[k], end = p->until[i];
+      for (; ok && n >= s->tape->first[k] && kind[4 * n + 1] == i; n--)
+        ok = step_back(r, s, n, by_state), end = kind[4 * n + 2];
+      for (; row < end; row++) untell(r, s, row, by_state);
+      if (ok && p->breaks[i]) jump_back(r, s, i, by_state);
+    }
     memcpy(s->by_node + k * N_X, by_state, sizeof by_state);
   }
   freed(r);

@@ -40,6 +40,8 @@ typedef struct {
   const long long *first;   /* (intervals + 1) first piece of each */
   const double *edges;      /* (pieces, 2) where each begins and ends; no input jumps inside */
   const double *inputs;     /* (pieces, 2 N_U) a and b */
+  const long long *until;   /* (pieces) first time after those of each */
+  const Told *const *breaks; /* (pieces) what happens where each begins, or 0; see `jump` */
   const long long *rows;    /* (intervals + 1) first time of each */
   const double *times;      /* (n_times) */
   const double *row_inputs; /* (n_times, 2 N_U) */
@@ -62,6 +64,7 @@ typedef struct {
   double *steps;          /* (room, 2 + STAGES N_X) where it begins, its length, where the model's */
                           /* Jacobians of the stages stand */
   double *states;         /* (n_times, N_X) of which was told */
+  double *jumped;         /* (pieces, N_X) before a jump */
 } Tape;
 
 typedef struct {
@@ -87,7 +90,7 @@ typedef struct {
   Tape *tape;            /* 0 where nothing is to be kept */
 } Batch;
 
-enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE, STOPPED };
+enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE, STOPPED, JUMPED };
 enum { EXPLICIT, IMPLICIT, BY_STIFFNESS };
 
 /* Work of one run; k are the slopes of the stages. A vector begins with the state, ROOM numbers, and goes
@@ -118,15 +121,26 @@ typedef struct {
   casadi_int iw[IWORK + 1];
 } Run;
 
-/* Memory for what is measured; 0 if there is none. */
-static int made_room(Run *r, const Told *told) {
-  const size_t reals = (size_t)(told->x_entries + told->q_entries + told->size + told->reals + 4);
-  r->hx = malloc(sizeof(double) * reals);
-  r->told_iw = malloc(sizeof(casadi_int) * (size_t)(told->integers + 1));
+INLINE void at_least(size_t *most, long long n) {
+  if (*most < (size_t)n) *most = (size_t)n;
+}
+
+/* Memory for what is measured, and for jumps; 0 if there is none. */
+static int made_room(Run *r, const Plan *p) {
+  size_t most[5] = {0};
+  for (long long i = -1; i < p->first[p->intervals]; i++) {
+    const Told *told = i < 0 ? p->told : p->breaks[i];
+    if (!told) continue;
+    at_least(most, told->x_entries), at_least(most + 1, told->q_entries);
+    at_least(most + 2, told->size), at_least(most + 3, told->reals);
+    at_least(most + 4, told->integers);
+  }
+  r->hx = malloc(sizeof(double) * (most[0] + most[1] + most[2] + most[3] + 4));
+  r->told_iw = malloc(sizeof(casadi_int) * (most[4] + 1));
   if (!r->hx || !r->told_iw) return 0;
-  r->hq = r->hx + told->x_entries + 1;
-  r->told_h = r->hq + told->q_entries + 1;
-  r->told_w = r->told_h + told->size + 1;
+  r->hq = r->hx + most[0] + 1;
+  r->told_h = r->hq + most[1] + 1;
+  r->told_w = r->told_h + most[2] + 1;
   return 1;
 }
 
@@ -342,6 +356,46 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
       for (long l = first; l < w; l++) out[l] += s[l] != 0 ? r->hx[m] * s[l] : 0;
     }
   }
+}
+
+/* Add sign f tau' to the derivatives, f being the slope at x: what a break at a time tau that moves does. */
+static void run_on(Run *r, const Told *h, double t, double sign) {
+  slope_at(r, t, r->x);
+  for (long p = 0; p < panels(r); p++)
+    for (long m = 0, w = width(r, p); m < h->q_entries; m++) {
+      const double *by = r->by + 8 * N_Q * p + h->q_col[m] * w;
+      for (long i = 0; h->q_row[m] == N_X && i < N_X * w; i++)
+        if (by[i % w] != 0) r->x[place(p) + i] += sign * r->f[i / w] * r->hq[m] * by[i % w];
+    }
+}
+
+/* A break at t: the state becomes h, whose last row is the time tau of the break as a function of the
+   unknowns. From the slopes before and after it S+ = h_x (S- + f- tau') + h_q - f+ tau', with the new
+   inputs ab. 0 if the state is no longer finite. */
+static int jump(Run *r, const Told *h, double t, const double *ab) {
+  const double *arg[5] = {&t, r->x, r->q, ab, h->numbers};
+  double *res[3] = {r->told_h, r->hx, r->hq};
+  int moves = 0;
+  (r->lanes ? h->both : h->plain)(arg, res, r->told_iw, r->told_w, 0);
+  for (long m = 0; r->lanes && m < h->q_entries; m++) moves |= h->q_row[m] == N_X && r->hq[m] != 0;
+  if (moves) run_on(r, h, t, 1);
+  r->ab = ab;
+  memcpy(r->stage, r->x, sizeof(double) * (size_t)r->N);
+  for (long i = ROOM; i < r->N; i++) r->x[i] = 0;
+  memcpy(r->x, r->told_h, sizeof(double) * N_X);
+  for (long p = 0; p < panels(r); p++) {
+    const long w = width(r, p);
+    const double *by = r->by + 8 * N_Q * p, *s = r->stage + place(p);
+    double *to = r->x + place(p);
+    for (long m = 0; m < h->x_entries; m++) /* what does not change counts as 0 even times infinity */
+      for (long l = 0; l < w; l++)
+        if (s[h->x_col[m] * w + l] != 0) to[h->x_row[m] * w + l] += r->hx[m] * s[h->x_col[m] * w + l];
+    for (long m = 0; m < h->q_entries; m++)
+      for (long l = 0; h->q_row[m] < N_X && l < w; l++)
+        if (by[h->q_col[m] * w + l] != 0) to[h->q_row[m] * w + l] += r->hq[m] * by[h->q_col[m] * w + l];
+  }
+  if (moves) run_on(r, h, t, -1);
+  return finite_all(r->x, N_X);
 }
 
 /* The larger one of two; not a number if one of them is none. */

@@ -105,7 +105,7 @@ static void advance(Run *r, int implicit) {
   memcpy(r->seen, r->seen + last * N_X, sizeof(double) * N_X);
 }
 
-/* From c->t to `end` without a jump between. */
+/* From c->t to `end` without a jump between, telling the times before row `rows`. */
 static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) {
   const Plan *p = r->plan;
   const double least = 1e-300 + 4e-16 * (end - c->t);
@@ -208,14 +208,19 @@ static void begin(Run *r, const Batch *b, long long k) {
 static int interval(Run *r, const Batch *b, Course *c, long long k) {
   const Plan *p = r->plan;
   begin(r, b, k);
-  memcpy(r->fast, p->size, sizeof r->fast);
-  r->rate = 1;
   if (!finite_all(r->x, r->N)) return START;
-  for (; c->next < p->rows[k + 1] && p->times[c->next] <= c->t; c->next++)
-    tell(r, b, c->next, r->x);
   for (long long i = p->first[k]; i < p->first[k + 1]; i++) {
-    r->ab = p->inputs + i * 2 * N_U, r->piece = i, c->since = 0;
-    int ended = piece(r, b, c, p->edges[2 * i + 1], p->rows[k + 1]);
+    const double *ab = p->inputs + i * 2 * N_U;
+    if (i == p->first[k] || p->breaks[i]) { /* nothing is known of the steps to come */
+      c->h = 0, c->implicit = p->pair == IMPLICIT, c->suspect = 0, c->patience = SURE;
+      memcpy(r->fast, p->size, sizeof r->fast);
+      r->rate = 1;
+    }
+    if (b->tape) memcpy(b->tape->jumped + i * N_X, r->x, sizeof(double) * N_X);
+    if (p->breaks[i] && !jump(r, p->breaks[i], c->t, ab)) return JUMPED;
+    r->ab = ab, r->piece = i, c->since = 0;
+    for (; c->next < p->until[i] && p->times[c->next] <= c->t; c->next++) tell(r, b, c->next, r->x);
+    int ended = piece(r, b, c, p->edges[2 * i + 1], p->until[i]);
     if (ended != DONE) return ended;
   }
   memcpy(b->ends + k * N_X, r->x, sizeof(double) * N_X);
@@ -280,7 +285,7 @@ static int ready(Run *r, const Plan *p, const Batch *b) {
   r->probed = b->probed != 0;
   r->memory = calloc(placed(r, many), sizeof(double));
   r->moves = malloc(sizeof(int) * (size_t)((N_Q + 1) * panels(r) + 1));
-  if (!r->memory || !r->moves || !made_room(r, p->told)) return 0;
+  if (!r->memory || !r->moves || !made_room(r, p)) return 0;
   placed(r, many);
   r->count = r->moves + N_Q * panels(r);
   if (b->chained) memcpy(r->carried, b->along, sizeof(double) * many);
@@ -293,8 +298,7 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   const int ok = r && ready(r, p, b);
   int broken = 0;
   for (long long k = 0; k < p->intervals; k++) {
-    Course c = {0, 0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, p->pair == IMPLICIT, 0,
-                SURE};
+    Course c = {0, 0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, 0, 0, 0};
     if (b->tape) b->tape->first[k] = b->tape->count;
     if (ok) c.told[0] = broken ? BEFORE : interval(r, b, &c, k);
     if (c.told[0] != DONE) nothing(p, b, k, c.next);

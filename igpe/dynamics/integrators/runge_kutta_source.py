@@ -107,9 +107,9 @@ class PlanStruct(ctypes.Structure):
     """`Plan` of the C code: the intervals and the limits."""
 
     _fields_ = _fields(
-        "intervals:integer first edges inputs rows times row_inputs size most nearest numbers "
-        "told rtol:real atol:real slack:real max_steps:integer most_steps:integer pair:integer "
-        "stopped:function"
+        "intervals:integer first edges inputs until breaks rows times row_inputs size most "
+        "nearest numbers told rtol:real atol:real slack:real max_steps:integer "
+        "most_steps:integer pair:integer stopped:function"
     )
 
     @classmethod
@@ -126,6 +126,8 @@ class PlanStruct(ctypes.Structure):
             "first": pieces.first.astype(np.int64),
             "edges": pieces.edges,
             "inputs": pieces.inputs,
+            "until": pieces.ends.astype(np.int64),
+            "breaks": np.array([0, *model.breaks], dtype=np.int64)[pieces.broken + 1],
             "rows": pieces.rows.astype(np.int64),
             "times": pieces.times,
             "row_inputs": pieces.row_inputs,
@@ -173,12 +175,18 @@ class CompiledModel(NamedTuple):
     """A model's compiled functions.
 
     library  of the slopes and the driver, with the `numbers` in its equations
-    told     what is measured
+    told     what is measured;  breaks: what happens at breaks, by `Break.which`
     """
 
     library: ctypes.CDLL
     numbers: FloatArray
     told: ToldStruct
+    jumps: tuple[ToldStruct, ...] = ()
+
+    @property
+    def breaks(self) -> list[int]:
+        """Addresses of what happens at breaks, by `Break.which`."""
+        return [ctypes.addressof(jump) for jump in self.jumps]
 
 
 class BatchStruct(ctypes.Structure):
@@ -193,7 +201,7 @@ class BatchStruct(ctypes.Structure):
 class Tape(ctypes.Structure):
     """`Tape` of the C code: the steps of a run, with room for so many."""
 
-    _fields_ = _fields("room:integer count:integer first kinds steps states")
+    _fields_ = _fields("room:integer count:integer first kinds steps states jumped")
 
     @classmethod
     def of(cls, pieces: Cut, n_x: int, room: int) -> "Tape":
@@ -203,6 +211,7 @@ class Tape(ctypes.Structure):
             "kinds": np.empty((room, 4), dtype=np.int64),
             "steps": np.empty((room, 2 + STAGES * n_x)),
             "states": np.empty((len(pieces.times), n_x)),
+            "jumped": np.empty((len(pieces.edges), n_x)),
         }
         tape = cls(room=room, **{name: array.ctypes.data for name, array in arrays.items()})
         tape.kept = arrays
@@ -450,8 +459,19 @@ def written_told(measured: SharedFormula) -> WrittenTold:
     return WrittenTold(_generated(functions), length, sizes, places)
 
 
-def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[SharedFormula, SharedFormula]:
-    """f and h as functions of (t, x, q, ab), with u = a + b t; f of the first `moving` unknowns."""
+class Formulas(NamedTuple):
+    """What is compiled of a problem: its slopes, what is measured, and its breaks.
+
+    A break gives the states after it, and its time.
+    """
+
+    slope: SharedFormula
+    measured: SharedFormula
+    breaks: tuple[SharedFormula, ...]
+
+
+def model_formulas(ivp: InitialValueProblem, moving: int) -> Formulas:
+    """As functions of (t, x, q, ab), with u = a + b t; slopes of the first `moving` unknowns."""
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
     ab, q = ca.vertcat(a, b), ca.SX(0, 1)
@@ -459,7 +479,15 @@ def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[SharedFormula
         q = ivp.q[:moving]
     slope = ca.Function("f", [ivp.t, ivp.x, q, ab], [ca.densify(f)])
     measured = ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], [ca.densify(h)])
-    return SharedFormula(slope), SharedFormula(measured)
+    breaks = []
+    if (given := ivp.switching) is not None:
+        afters = [ivp.x] * given.modes + [jump.after for jump in given.jumps]
+        for after, time in zip(afters, ca.vertsplit(given.all_times), strict=True):
+            (then,) = ca.substitute([after], [ivp.u], [a + b * ivp.t])
+            (then,) = ca.substitute([then], [ivp.t], [time])
+            rows = [ca.densify(ca.vertcat(then, time))]
+            breaks.append(SharedFormula(ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], rows)))
+    return Formulas(SharedFormula(slope), SharedFormula(measured), tuple(breaks))
 
 
 def with_jacobians(

@@ -433,5 +433,6 @@ def _made(
 ) -> Resting:
     ends: FloatArray = np.asarray(rest.t0 + rest.duration * SPANS, dtype=float)
     before = integrator.prepare(rest, np.array([rest.t0, ends[-1]]), ends)
-    is_smooth = rest.switching is None or isinstance(before, Refused)
+    given = rest.switching
+    is_smooth = given is None or given.is_timed or isinstance(before, Refused)
     return Resting(rest, (SmoothApproach if is_smooth else switched)(before))

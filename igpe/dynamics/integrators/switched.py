@@ -33,7 +33,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
 from igpe.dynamics.integrators.cut import cut
-from igpe.dynamics.integrators.limits import NO_START, at
+from igpe.dynamics.integrators.limits import NO_START, NOT_FINITE, TOO_EARLY, BrokenError, at
 from igpe.dynamics.integrators.steady import Approach, Rest, Resting, Stage, resting_of
 from igpe.dynamics.integrators.switches import (
     DELAYED,
@@ -41,7 +41,6 @@ from igpe.dynamics.integrators.switches import (
     GRAZING,
     SLIDES,
     ZERO,
-    BrokenError,
     Crossing,
     Due,
     Local,
@@ -67,8 +66,8 @@ AHEAD = 10.0 ** np.arange(-6, 0)  # of the horizon: where a gap of 0 that rests 
 class SwitchedIntervals(Intervals):
     """See `igpe.dynamics.integrators.base.Intervals`.
 
-    inner    the same equations without switches, over all of the horizon; it reports the states
-             behind what is measured
+    inner    the same equations without switches that states move, over all of the horizon; it
+             reports the states behind what is measured
     resting  where they start, if that is at rest
     """
 
@@ -125,6 +124,8 @@ class SwitchedIntervals(Intervals):
             without columns if no derivatives are needed
         """
         self.check_shapes(starts, q)
+        if self.inner.ivp.switching is not None:
+            return self.through(self._whole.run(starts, q, derivatives=by.shape[1] > 0), by)
         shots = self.nothing(by.shape[1], "")
         status, why, stretches = [Status.CONVERGED] * len(starts), [""] * len(starts), 0
         for k, start in enumerate(starts):
@@ -137,6 +138,21 @@ class SwitchedIntervals(Intervals):
                 status[k], why[k] = Status.INTEGRATION_BROKE, str(error)
             stretches += course.stretches
         return replace(shots, status=tuple(status), reason=tuple(why), stretches=stretches)
+
+    @cached_property
+    def _whole(self) -> Intervals:
+        return self.inner.over(self.inner.ivp, self.cut.nodes, self.cut.times)
+
+    def through(self, shots: Shots, by: FloatArray) -> Shots:
+        """What the inner intervals report, as it is measured and as states; see `_run`."""
+        if by.shape[1]:
+            n_q, n_d = len(self.ivp.unknowns), by.shape[1]
+            shots = shots.along(np.vstack([by, np.eye(n_q, n_d, n_d - n_q)]))
+        n_h, n_x = self.ivp.measured.numel(), len(self.ivp.states)
+        places = {"measured": slice(n_h), "states": slice(n_h, n_h + n_x)}
+        parts: dict[str, Any] = {n: shots.measured[:, some] for n, some in places.items()}
+        parts |= {f"{n}_by": shots.measured_by[:, some] for n, some in places.items()}
+        return replace(shots, **parts)
 
     def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
         """See `Intervals`; gaps come first, then jumps."""
@@ -166,6 +182,8 @@ def switched(
     """Intervals with switches, which an integrator integrates between these."""
     plain = ivp.without_switches
     pieces = cut(plain, nodes, times)
+    if ivp.rest is not None and ivp.switching is not None and ivp.switching.is_timed:
+        plain = ivp.without_rest
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
         return Refused(ivp, pieces, inner.refused, inner.status)
@@ -239,7 +257,7 @@ class _Course:
         for _ in range(MOST):
             due = self._next()
             crossing, begin = None, self.t
-            if self._is_watched(due):
+            if self.local.watched and due > self.t:
                 crossing = nearest(lambda t: self._first(self._watch(t)), begin, self.since, due)
             self.stretches += DEARER if self.local.watched else 1
             if crossing is not None:
@@ -299,10 +317,7 @@ class _Course:
             if function is not None:
                 (time,), by = timed(function, self.q)
                 if time < self.ivp.t0:
-                    raise BrokenError(
-                        f"An event lies at t = {time:.6g}, before the start at t = "
-                        f"{self.ivp.t0:g}; choose bounds for its time that lie after the start."
-                    )
+                    raise BrokenError(TOO_EARLY.format(time, self.ivp.t0))
                 self._plan(Due(time, 1 + j, self._wide(by[0]), jump=j))
         if self.local.watched:
             self._look()
@@ -332,9 +347,6 @@ class _Course:
     def _next(self) -> float:
         """When the next happens of what is known to happen, or the end."""
         return min([self.end, *(d.time for d in self.pending)])
-
-    def _is_watched(self, stop: float) -> bool:
-        return bool(self.local.watched) and stop > self.t
 
     def _is_seen(self, gap: int | None, jump: int | None = None) -> bool:
         """Whether what is measured at a switch or jump is measured after it."""
@@ -426,21 +438,13 @@ class _Course:
         shots = self._integrated(stop, times[taken], derivatives=self.derivatives)
         if shots.steps is not None and self.shots.steps is not None:
             self.shots.steps[self.k] += shots.steps[0]
-        if self.derivatives:
-            below = np.eye(len(self.q), self.n_d, self.n_d - len(self.q))
-            shots = shots.along(np.vstack([self.by, below]))
-        out, rows = self.shots, self.rows[taken]
-        n_h = out.measured.shape[1]
-        states = slice(n_h, n_h + self.n_x)
-        out.measured[rows], out.states[rows] = shots.measured[:, :n_h], shots.measured[:, states]
-        out.measured_by[rows] = shots.measured_by[:, :n_h]
-        out.states_by[rows] = shots.measured_by[:, states]
+        shots = self.of.through(shots, self.by)
+        for name in ("measured", "states", "measured_by", "states_by"):
+            getattr(self.shots, name)[self.rows[taken]] = getattr(shots, name)
         if not shots.status[0].usable:
             raise BrokenError(shots.reason[0])
         self.t, self.x, self.by = stop, shots.ends[0], shots.ends_by[0]
         self.rows = self.rows[~taken]
-
-    # Switches
 
     def _act(self, time: float) -> None:
         """What happens now, at a time that is known."""
@@ -508,7 +512,7 @@ class _Course:
             self.by = by_x @ self.by + np.outer(by_t, by) + self._wide(by_q)
         self.x, self.off = after.ravel(), np.zeros(len(self.size))
         if not np.isfinite(self.x).all():
-            raise BrokenError(f"An event sets a state to a value that is not finite {at(self.t)}.")
+            raise BrokenError(NOT_FINITE.format(at(self.t)))
 
     def _settle(self, by: FloatArray, crossed: frozenset[int], *, jumped: bool) -> None:
         """Modes that other modes and jumps change at the same time.
@@ -542,8 +546,6 @@ class _Course:
             return None
         value = found.rates[j] if is_zero else found.gaps[j]
         return None if value == 0 else bool(value > 0)
-
-    # Crossings
 
     def _watch(self, stop: float, seen: tuple[float, float] | None = None) -> Seen:
         """States and gaps up to `stop`, at places that are close enough to see crossings.

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Consistent, augmented
 from igpe.dynamics.integrators.base import Intervals
+from igpe.dynamics.integrators.limits import BrokenError
 from igpe.equations.elimination import AtPoint
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
@@ -41,10 +42,6 @@ SLIDES = (
     "other. Add hysteresis, for example two events (igpe.Event) that set an additional state, or "
     "write a smooth transition."
 )
-
-
-class BrokenError(Exception):
-    """An interval cannot be integrated; the message is the reason."""
 
 
 class Rates(NamedTuple):
