@@ -16,6 +16,7 @@ from igpe.dynamics.search.complement import MANY
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, is_large
+from igpe.equations.compiled import compiled
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smoother
 from igpe.smoothing.gcv_spline import GcvSpline, Interpolation
@@ -36,7 +37,7 @@ class Settings(Suggesting):
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it
     integrator   integrator that simulates the final fit; the default uses compiled code if the
-                 problem has many states or unknowns
+                 problem has many states or unknowns, or events
     confidence   confidence level of the intervals
     """
 
@@ -78,9 +79,11 @@ class Settings(Suggesting):
         """Return the settings with the default integrator that suits the problem.
 
         Compiled code is used if the model has many states, or so many unknowns that step 4 may have
-        to compile the model anyway.
+        to compile the model anyway, or events: CVODES starts anew after each.
         """
         is_compiled = is_large(problem) or len(problem.box) >= MANY
+        pairs = zip(problem.experiments, compiled(problem).switching, strict=True)
+        is_compiled |= any(moved and (e.steady is None or e.events) for e, moved in pairs)
         return replace(self, integrator=self.compiled) if is_compiled else self
 
     @property
