@@ -245,11 +245,14 @@ class InPlace:
         self._buffer.set_res(index, memoryview(array))
 
 
+TOGETHER = 16  # points: functions of so many, or twice as many, ..., are kept
+
+
 class AtPoint:
     """A CasADi function of dense columns, called at single points, some thirty times as fast."""
 
     def __init__(self, function: Any) -> None:
-        self.many = function
+        self.function, self._mapped = function, dict[int, AtPoint]()
         self._call = InPlace(function)
         n, m = function.n_in(), function.n_out()
         self._read = [np.zeros(function.numel_in(k)) for k in range(n)]
@@ -262,7 +265,19 @@ class AtPoint:
                 self._call.write(k, array)
 
     def __reduce__(self) -> tuple[type["AtPoint"], tuple[Any]]:
-        return AtPoint, (self.many,)
+        return AtPoint, (self.function,)
+
+    def at(self, n: int, *arguments: FloatArray) -> list[FloatArray]:
+        """The results (rows, n) at n points; arguments (n, columns), or (columns,) for all."""
+        size = -(-n // TOGETHER) * TOGETHER
+        if size not in self._mapped:
+            self._mapped[size] = AtPoint(self.function.map(size))
+        given = []
+        for k, argument in enumerate(arguments):
+            given.append(np.empty((size, self.function.numel_in(k))))
+            given[k][:n] = argument
+            given[k][n:] = given[k][n - 1]
+        return [found[:, :n] for found in self._mapped[size](*(v.ravel() for v in given))]
 
     def __call__(self, *arguments: FloatArray | float) -> list[FloatArray]:
         """The results (rows, columns) for columns, or numbers."""

@@ -55,6 +55,7 @@ from igpe.dynamics.integrators.runge_kutta_source import (
     Tape,
     ToldStruct,
     model_formulas,
+    sizes_of,
     written,
     written_told,
 )
@@ -243,6 +244,8 @@ class RungeKuttaIntervals(Intervals):
     _clock: _Clock = field(default_factory=_Clock)
     _own: list[Any] = field(default_factory=list)
     _others: "list[RungeKuttaIntervals]" = field(default_factory=list)
+    _sizes: dict[str, FloatArray] = field(default_factory=dict)
+    _layouts: dict[tuple[int, ...], tuple[list[Any], int]] = field(default_factory=dict)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
@@ -508,8 +511,8 @@ class RungeKuttaIntervals(Intervals):
 
         The arrays of `Shots`, the times reached (K, 1), and how intervals ended (K, 4).
         """
-        if (n_d, rest, states) not in self._layouts:
-            n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
+        n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
+        if (key := (n_k, n_t, n_d, rest, states)) not in self._layouts:
             shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, n_x if states else 0))
             every: list[Any] = [s for shape in shapes for s in (shape, (*shape, n_d))]
             every[3] = (*shapes[1], n_d + rest)
@@ -518,12 +521,8 @@ class RungeKuttaIntervals(Intervals):
             offsets = [8 * end for end in [0, *ends[:-1]]]
             kinds: list[Any] = [*[float] * 7, np.int64]
             layout = list(zip(every, kinds, offsets, strict=True))
-            self._layouts[n_d, rest, states] = layout, ends[-1]
-        return self._layouts[n_d, rest, states]
-
-    @cached_property
-    def _layouts(self) -> dict[tuple[int, int, bool], tuple[list[tuple[Any, Any, int]], int]]:
-        return {}
+            self._layouts[key] = layout, ends[-1]
+        return self._layouts[key]
 
     def _why(self, ended: int, reached: float, state: int) -> str:
         """Why the C code ended an interval, in the order of its enumeration."""
@@ -544,6 +543,6 @@ class RungeKuttaIntervals(Intervals):
 
     @cached_property
     def _plan(self) -> PlanStruct:
-        return PlanStruct.of(
-            self.needed.ivp, self.cut, self.method, self.model, self._clock.question
-        )
+        if not self._sizes:
+            self._sizes.update(sizes_of(self.needed.ivp, self.method))
+        return PlanStruct.of(self._sizes, self.cut, self.method, self.model, self._clock.question)

@@ -115,14 +115,17 @@ class PlanStruct(ctypes.Structure):
     @classmethod
     def of(
         cls,
-        ivp: InitialValueProblem,
+        sizes: dict[str, FloatArray],
         pieces: Cut,
         method: Any,
         model: "CompiledModel",
         stopped: Any,
     ) -> "PlanStruct":
-        """The plan; it keeps the arrays it points at."""
-        arrays = {
+        """The plan; it keeps the arrays it points at.
+
+        sizes  of states and unknowns, see `sizes_of`
+        """
+        arrays = sizes | {
             "first": pieces.first.astype(np.int64),
             "edges": pieces.edges,
             "inputs": pieces.inputs,
@@ -131,9 +134,6 @@ class PlanStruct(ctypes.Structure):
             "rows": pieces.rows.astype(np.int64),
             "times": pieces.times,
             "row_inputs": pieces.row_inputs,
-            "size": np.ascontiguousarray(ivp.scale, dtype=float),
-            "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
-            "most": np.ascontiguousarray(method.most(ivp) * ivp.scale),
             "numbers": model.numbers,
         }
         fields = ("rtol", "atol", "slack", "max_steps", "pair")
@@ -147,6 +147,15 @@ class PlanStruct(ctypes.Structure):
         )
         plan.kept = arrays, model
         return plan
+
+
+def sizes_of(ivp: InitialValueProblem, method: Any) -> dict[str, FloatArray]:
+    """How large states and unknowns are, for `PlanStruct`."""
+    return {
+        "size": np.ascontiguousarray(ivp.scale, dtype=float),
+        "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
+        "most": np.ascontiguousarray(method.most(ivp) * ivp.scale),
+    }
 
 
 class ToldStruct(ctypes.Structure):

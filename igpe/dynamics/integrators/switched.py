@@ -563,11 +563,9 @@ class _Course:
             now = np.concatenate([self.x, self._point(after=True)[2]])
             places, rows = np.append(self.t, places), np.vstack([now, rows])
         a, b = self._segment()
-        inputs = a[:, None] + b[:, None] * places
-        held = (np.tile(v[:, None], len(places)) for v in (b, self.q))
-        x, y = np.split(rows.T, [self.n_x])
-        many = self.local.slopes.many(places[None], x, y, inputs, *held)
-        _, gaps, rates = (np.asarray(v) for v in many)
+        x, y = np.hsplit(rows, [self.n_x])
+        point = places[:, None], x, y, a + b * places[:, None], b, self.q
+        _, gaps, rates = self.local.slopes.at(len(places), *point)
         self.size = np.maximum(self.size, np.abs(gaps).max(axis=1, initial=0.0))
         gaps = gaps + self.off[:, None]
         sign = np.where(self.true, 1.0, -1.0)[:, None]
