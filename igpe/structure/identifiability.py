@@ -17,6 +17,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.markup import listed as series
 from igpe.core.names import Suggesting, in_words
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
@@ -112,6 +113,8 @@ class Finding(Suggesting):
 
 
 INTEGRATOR = Sundials(rtol=1e-11, atol=1e-13)
+SWITCHED = Automatic(rtol=1e-11, atol=1e-13)
+"""What integrates problems with events, as CVODES starts anew after each."""
 STEPS = 10_000  # of an integration; counted, so that every machine says the same
 POINTS = 3
 ATTEMPTS = 12  # points tried for these
@@ -123,9 +126,7 @@ TOUCHED = 1e-4  # share of an unknown in a direction that is more than error
 WIDEST = 10.0  # unknowns without bounds are drawn between this and its reciprocal
 
 
-def moved_unknowns(
-    problem: Problem, seed: int, integrator: Integrator = INTEGRATOR
-) -> BoolArray | None:
+def moved_unknowns(problem: Problem, seed: int) -> BoolArray | None:
     """(n,) which unknowns some unseen direction moves; None if it is not clear.
 
     At random unknowns every experiment is integrated with its sensitivities, scaled to outputs and
@@ -134,6 +135,7 @@ def moved_unknowns(
     proof: it speaks of the points tried, and of inputs, start values and times as they were given.
     """
     random, names = np.random.default_rng(seed), problem.box.names
+    integrator: Integrator = SWITCHED if any(compiled(problem).switching) else INTEGRATOR
     runs = []
     for k, experiment in enumerate(problem.experiments):
         ivp = compiled(problem).initial_value_problem(k, switching=True)

@@ -51,7 +51,7 @@ typedef struct {
   const double *numbers;    /* of the model's functions */
   const Told *told;
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
-  long long max_steps, most_steps; /* between two outputs or jumps, and in an interval */
+  long long max_steps, most_steps; /* between outputs or jumps, and between jumps of states */
   long long pair;
   int (*stopped)(void);     /* whether the run must end */
 } Plan;

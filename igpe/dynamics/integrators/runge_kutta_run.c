@@ -31,7 +31,7 @@ static double first_step(Run *r, double t, double span, double order) {
 /* What an interval has come to. */
 
 typedef struct {
-  long long steps, since; /* in all, and since the last output or jump of an input */
+  long long steps, since; /* since the last jump of a state; and since an output, or jump of an input */
   long long next, told[4];  /* next: the first time not yet told; told: as in Batch */
   double t, h;                    /* h = 0 where nothing is known of the step */
   int implicit;
@@ -212,7 +212,7 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
   for (long long i = p->first[k]; i < p->first[k + 1]; i++) {
     const double *ab = p->inputs + i * 2 * N_U;
     if (i == p->first[k] || p->breaks[i]) { /* nothing is known of the steps to come */
-      c->h = 0, c->implicit = p->pair == IMPLICIT, c->suspect = 0, c->patience = SURE;
+      c->h = 0, c->implicit = p->pair == IMPLICIT, c->suspect = 0, c->patience = SURE, c->steps = 0;
       memcpy(r->fast, p->size, sizeof r->fast);
       r->rate = 1;
     }
