@@ -154,20 +154,13 @@ class InitialValueProblem:
         f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
         return replace(self, u=u, tables=tables, f=f, g=g, measured=measured, shared=None)
 
-    @property
-    def without_switches(self) -> "InitialValueProblem":
-        """What is between switches; it reports states and implicit variables too."""
-        return self._reporting(None)
+    def reporting(self, *, breaks: bool) -> "InitialValueProblem":
+        """What is between switches; it reports states and implicit variables too.
 
-    @property
-    def without_rest(self) -> "InitialValueProblem":
-        """The same from a given start; it reports its states as well."""
-        return self._reporting(self.switching)
-
-    def _reporting(self, switching: Switching | None) -> "InitialValueProblem":
-        shared = self.shared
-        if shared is not None:
-            shared = shared._reporting(switching and shared.switching)
+        breaks  whether it contains all that happens, but for its start
+        """
+        shared = None if self.shared is None else self.shared.reporting(breaks=breaks)
+        switching = self.switching if breaks else None
         before, outputs = self.kept.get("without_switches", (None, None))
         if before is not self.measured:
             outputs = ca.vertcat(self.measured, self.x, self.y)

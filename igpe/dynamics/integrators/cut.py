@@ -297,8 +297,6 @@ def _cut(
     broken = [b for b in breaks if begin <= b.time < end or (b.time == end and b.is_seen)]
     there = {b.time for b in broken}
     plain = {t for t in (*ivp.breaks(float(end)), *also) if begin < t < end} - there
-    if len(nodes) == 2 and not broken and not plain and not len(modes):  # noqa: PLR2004 - one
-        return _whole(of, nodes, times, also)
     marks: list[tuple[float, Break | None]] = [(t, None) for t in {*plain, *nodes[:-1].tolist()}]
     marks = sorted([*marks, *((b.time, b) for b in broken)], key=lambda mark: mark[0])
     begins, n = np.array([time for time, _ in marks]), len(marks)
@@ -310,11 +308,12 @@ def _cut(
         rows = [past[k] if b is None else b.modes for k, (_, b) in zip(done, marks, strict=True)]
         n_u = inputs.shape[1] // 2
         inputs[:, n_u - len(modes) : n_u] = rows
-    first = np.append(np.searchsorted(begins, nodes[:-1]), n).astype(np.intp)
-    before = np.minimum(np.searchsorted(edges[:, 1], times), n - 1)
-    owner = np.maximum(before, first[interval_of(nodes, times)])
-    seen = np.isin(times, [b.time for b in broken if b.is_seen])
-    before[seen] = owner[seen] = np.searchsorted(begins, times[seen], side="right") - 1
+    first = np.append(np.searchsorted(begins, nodes[:-1]), n)
+    before, interval = np.searchsorted(edges[:-1, 1], times), interval_of(nodes, times)
+    owner = np.maximum(before, first[interval])
+    if broken:
+        seen = np.isin(times, [b.time for b in broken if b.is_seen])
+        before[seen] = owner[seen] = np.searchsorted(begins, times[seen], side="right") - 1
     return replace(
         of,
         nodes=nodes,
@@ -322,28 +321,9 @@ def _cut(
         first=first,
         edges=edges,
         inputs=inputs,
-        rows=np.searchsorted(interval_of(nodes, times), np.arange(len(nodes))).astype(np.intp),
-        ends=np.searchsorted(owner, np.arange(n), side="right").astype(np.intp),
-        broken=np.array([-1 if b is None else b.which for _, b in marks], dtype=np.intp),
+        rows=np.searchsorted(interval, np.arange(len(nodes))),
+        ends=np.searchsorted(owner, np.arange(n), side="right"),
+        broken=np.array([-1 if b is None else b.which for _, b in marks]),
         row_inputs=np.ascontiguousarray(inputs[before]),
-        also=also,
-    )
-
-
-def _whole(of: Cut, nodes: FloatArray, times: FloatArray, also: tuple[float, ...]) -> Cut:
-    """One interval in one piece, as there are many between events that states bring about."""
-    inputs = np.concatenate(of.ivp.input_segment(float(nodes[0])))[None]
-    ends = np.array([0, len(times)])
-    return replace(
-        of,
-        nodes=nodes,
-        times=times,
-        first=np.arange(2),
-        edges=nodes[None],
-        inputs=inputs,
-        rows=ends,
-        ends=ends[1:],
-        broken=np.array([-1]),
-        row_inputs=np.repeat(inputs, len(times), axis=0),
         also=also,
     )

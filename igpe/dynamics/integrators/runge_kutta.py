@@ -37,6 +37,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
+from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
     NO_START,
@@ -49,13 +50,11 @@ from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
     BatchStruct,
     CompiledModel,
-    Formulas,
     PlanStruct,
     Sweep,
     Tape,
     ToldStruct,
     model_formulas,
-    sizes_of,
     written,
     written_told,
 )
@@ -124,8 +123,8 @@ class RungeKutta(Integrator):
         pieces = cut(ivp, nodes, times, jumps=True)
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)
-        some, formulas = _formulas(ivp)
-        model, told = written(formulas.slope), [formulas.measured, *formulas.breaks]
+        some, (slope, *told) = _formulas(ivp)
+        model = written(slope)
         outputs = [written_told(formula) for formula in told]
         if (length := model.length + sum({id(o): o.length for o in outputs}.values())) > LONGEST:
             why = (
@@ -136,24 +135,25 @@ class RungeKutta(Integrator):
         driver, why = built(model.source, "igpe_intervals")
         if driver is None:
             return Refused(ivp, pieces, why, Status.NO_SOLVER)
-        libraries: dict[int, ctypes.CDLL] = {}
-        for one in outputs:
-            if id(one) not in libraries:
-                library, why = built(one.source, "igpe_tolds")
-                if library is None:
-                    return Refused(ivp, pieces, why, Status.NO_SOLVER)
-                libraries[id(one)] = library
+        structs, libraries = [], dict[str, Any]()
+        for one, formula in zip(outputs, told, strict=True):
+            if one.source not in libraries:
+                libraries[one.source] = built(one.source, "igpe_tolds")
+            library, why = libraries[one.source]
+            if library is None:
+                return Refused(ivp, pieces, why, Status.NO_SOLVER)
+            structs.append(ToldStruct.of(one, library, formula.numbers))
         for function in (driver.igpe_intervals, driver.igpe_back):
             function.argtypes = [ctypes.c_void_p] * 2
-        structs = [
-            ToldStruct.of(one, libraries[id(one)], formula.numbers)
-            for one, formula in zip(outputs, told, strict=True)
-        ]
-        compiled = CompiledModel(driver, formulas.slope.numbers, structs[0], tuple(structs[1:]))
+        sizes = {"size": ivp.scale, "nearest": some.ivp.unknown_scale}
+        sizes["most"] = self.most(ivp) * ivp.scale
+        sizes = {name: np.ascontiguousarray(v, dtype=float) for name, v in sizes.items()}
+        room = np.max([one.room for one in structs], axis=0)
+        compiled = CompiledModel(driver, slope.numbers, structs[0], structs[1:], sizes, room)
         return RungeKuttaIntervals(ivp, pieces, self, some, compiled)
 
 
-def _formulas(ivp: InitialValueProblem) -> tuple[Needed, Formulas]:
+def _formulas(ivp: InitialValueProblem) -> tuple[Needed, list[SharedFormula]]:
     """What is compiled; made once for problems that share it."""
     of = ivp.f, ivp.g, ivp.measured, ivp.x, ivp.u, ivp.q, ivp.switching
     known = ivp.kept.get(_formulas)
@@ -244,7 +244,6 @@ class RungeKuttaIntervals(Intervals):
     _clock: _Clock = field(default_factory=_Clock)
     _own: list[Any] = field(default_factory=list)
     _others: "list[RungeKuttaIntervals]" = field(default_factory=list)
-    _sizes: dict[str, FloatArray] = field(default_factory=dict)
     _layouts: dict[tuple[int, ...], tuple[list[Any], int]] = field(default_factory=dict)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
@@ -543,6 +542,4 @@ class RungeKuttaIntervals(Intervals):
 
     @cached_property
     def _plan(self) -> PlanStruct:
-        if not self._sizes:
-            self._sizes.update(sizes_of(self.needed.ivp, self.method))
-        return PlanStruct.of(self._sizes, self.cut, self.method, self.model, self._clock.question)
+        return PlanStruct.of(self.cut, self.method, self.model, self._clock.question)

@@ -50,6 +50,7 @@ typedef struct {
   const double *nearest;    /* (unknowns) one nearer to 0 counts as so large */
   const double *numbers;    /* of the model's functions */
   const Told *told;
+  const long long *room;    /* entries of h_x and h_q, size, reals and integers: the most of told and breaks */
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
   long long max_steps, most_steps; /* between outputs or jumps, and between jumps of states */
   long long pair;
@@ -121,26 +122,15 @@ typedef struct {
   casadi_int iw[IWORK + 1];
 } Run;
 
-INLINE void at_least(size_t *most, long long n) {
-  if (*most < (size_t)n) *most = (size_t)n;
-}
-
-/* Memory for what is measured, and for jumps; 0 if there is none. */
+/* Memory for what is measured, and for breaks; 0 if there is none. */
 static int made_room(Run *r, const Plan *p) {
-  size_t most[5] = {0};
-  for (long long i = -1; i < p->first[p->intervals]; i++) {
-    const Told *told = i < 0 ? p->told : p->breaks[i];
-    if (!told) continue;
-    at_least(most, told->x_entries), at_least(most + 1, told->q_entries);
-    at_least(most + 2, told->size), at_least(most + 3, told->reals);
-    at_least(most + 4, told->integers);
-  }
-  r->hx = malloc(sizeof(double) * (most[0] + most[1] + most[2] + most[3] + 4));
-  r->told_iw = malloc(sizeof(casadi_int) * (most[4] + 1));
+  const long long *n = p->room;
+  r->hx = malloc(sizeof(double) * (size_t)(n[0] + n[1] + n[2] + n[3] + 4));
+  r->told_iw = malloc(sizeof(casadi_int) * (size_t)(n[4] + 1));
   if (!r->hx || !r->told_iw) return 0;
-  r->hq = r->hx + most[0] + 1;
-  r->told_h = r->hq + most[1] + 1;
-  r->told_w = r->told_h + most[2] + 1;
+  r->hq = r->hx + n[0] + 1;
+  r->told_h = r->hq + n[1] + 1;
+  r->told_w = r->told_h + n[2] + 1;
   return 1;
 }
 

@@ -108,33 +108,31 @@ class PlanStruct(ctypes.Structure):
 
     _fields_ = _fields(
         "intervals:integer first edges inputs until breaks rows times row_inputs size most "
-        "nearest numbers told rtol:real atol:real slack:real max_steps:integer "
+        "nearest numbers told room rtol:real atol:real slack:real max_steps:integer "
         "most_steps:integer pair:integer stopped:function"
     )
 
     @classmethod
     def of(
         cls,
-        sizes: dict[str, FloatArray],
         pieces: Cut,
         method: Any,
         model: "CompiledModel",
         stopped: Any,
     ) -> "PlanStruct":
-        """The plan; it keeps the arrays it points at.
-
-        sizes  of states and unknowns, see `sizes_of`
-        """
-        arrays = sizes | {
+        """The plan; it keeps the arrays it points at."""
+        breaks = [0, *map(ctypes.addressof, model.breaks)]
+        arrays = model.sizes | {
             "first": pieces.first.astype(np.int64),
             "edges": pieces.edges,
             "inputs": pieces.inputs,
             "until": pieces.ends.astype(np.int64),
-            "breaks": np.array([0, *model.breaks], dtype=np.int64)[pieces.broken + 1],
+            "breaks": np.array(breaks, dtype=np.int64)[pieces.broken + 1],
             "rows": pieces.rows.astype(np.int64),
             "times": pieces.times,
             "row_inputs": pieces.row_inputs,
             "numbers": model.numbers,
+            "room": model.room,
         }
         fields = ("rtol", "atol", "slack", "max_steps", "pair")
         plan = cls(
@@ -147,15 +145,6 @@ class PlanStruct(ctypes.Structure):
         )
         plan.kept = arrays, model
         return plan
-
-
-def sizes_of(ivp: InitialValueProblem, method: Any) -> dict[str, FloatArray]:
-    """How large states and unknowns are, for `PlanStruct`."""
-    return {
-        "size": np.ascontiguousarray(ivp.scale, dtype=float),
-        "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
-        "most": np.ascontiguousarray(method.most(ivp) * ivp.scale),
-    }
 
 
 class ToldStruct(ctypes.Structure):
@@ -176,7 +165,9 @@ class ToldStruct(ctypes.Structure):
             **written.sizes,
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
-        told.kept = arrays, library
+        told.kept, n = (arrays, library), written.sizes
+        names = ("x_entries", "q_entries", "size", "reals", "integers")
+        told.room = np.array([n[name] for name in names], dtype=np.int64)
         return told
 
 
@@ -184,18 +175,16 @@ class CompiledModel(NamedTuple):
     """A model's compiled functions.
 
     library  of the slopes and the driver, with the `numbers` in its equations
-    told     what is measured;  breaks: what happens at breaks, by `Break.which`
+    told     what is measured;  breaks: what happens at them, by `Break.which`
+    sizes    of states and unknowns;  room: see `ToldStruct.room`, the most of all
     """
 
     library: ctypes.CDLL
     numbers: FloatArray
     told: ToldStruct
-    jumps: tuple[ToldStruct, ...] = ()
-
-    @property
-    def breaks(self) -> list[int]:
-        """Addresses of what happens at breaks, by `Break.which`."""
-        return [ctypes.addressof(jump) for jump in self.jumps]
+    breaks: list[ToldStruct]
+    sizes: dict[str, FloatArray]
+    room: IntArray
 
 
 class BatchStruct(ctypes.Structure):
@@ -468,19 +457,11 @@ def written_told(measured: SharedFormula) -> WrittenTold:
     return WrittenTold(_generated(functions), length, sizes, places)
 
 
-class Formulas(NamedTuple):
-    """What is compiled of a problem: its slopes, what is measured, and its breaks.
+def model_formulas(ivp: InitialValueProblem, moving: int) -> list[SharedFormula]:
+    """f, h and the breaks as functions of (t, x, q, ab), with u = a + b t.
 
-    A break gives the states after it, and its time.
+    f is one of the first `moving` unknowns; a break gives the states after it, and its time.
     """
-
-    slope: SharedFormula
-    measured: SharedFormula
-    breaks: tuple[SharedFormula, ...]
-
-
-def model_formulas(ivp: InitialValueProblem, moving: int) -> Formulas:
-    """As functions of (t, x, q, ab), with u = a + b t; slopes of the first `moving` unknowns."""
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
     ab, q = ca.vertcat(a, b), ca.SX(0, 1)
@@ -488,15 +469,15 @@ def model_formulas(ivp: InitialValueProblem, moving: int) -> Formulas:
         q = ivp.q[:moving]
     slope = ca.Function("f", [ivp.t, ivp.x, q, ab], [ca.densify(f)])
     measured = ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], [ca.densify(h)])
-    breaks = []
+    formulas = [SharedFormula(slope), SharedFormula(measured)]
     if (given := ivp.switching) is not None:
         afters = [ivp.x] * given.modes + [jump.after for jump in given.jumps]
         for after, time in zip(afters, ca.vertsplit(given.all_times), strict=True):
             (then,) = ca.substitute([after], [ivp.u], [a + b * ivp.t])
             (then,) = ca.substitute([then], [ivp.t], [time])
             rows = [ca.densify(ca.vertcat(then, time))]
-            breaks.append(SharedFormula(ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], rows)))
-    return Formulas(SharedFormula(slope), SharedFormula(measured), tuple(breaks))
+            formulas.append(SharedFormula(ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], rows)))
+    return formulas
 
 
 def with_jacobians(

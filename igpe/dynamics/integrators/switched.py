@@ -180,10 +180,11 @@ def switched(
     integrator: Integrator, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
 ) -> Intervals:
     """Intervals with switches, which an integrator integrates between these."""
-    plain = ivp.without_switches
+    assert ivp.switching is not None, "called only for problems with switches"
+    plain = ivp.reporting(breaks=False)
     pieces = cut(plain, nodes, times)
-    if ivp.rest is not None and ivp.switching is not None and ivp.switching.is_timed:
-        plain = ivp.without_rest
+    if ivp.rest is not None and ivp.switching.is_timed:
+        plain = ivp.reporting(breaks=True)
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
         return Refused(ivp, pieces, inner.refused, inner.status)

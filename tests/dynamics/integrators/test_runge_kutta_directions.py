@@ -30,7 +30,7 @@ def _written_anew():
 def few(ivp):
     """For how many directions no Jacobians are wanted, written anew."""
     written.cache_clear()
-    slope = model_formulas(ivp, ivp.q.numel()).slope
+    slope, _ = model_formulas(ivp, ivp.q.numel())
     (line,) = (v for v in written(slope).source.splitlines() if v.startswith("#define FEW"))
     return int(line.split()[-1])
 
@@ -122,7 +122,7 @@ def test_they_are_written_where_that_takes_fewer_operations():
 def test_what_cannot_be_rewritten_is_left_to_jacobians(monkeypatch):
     """Lines too many, helpers that are not there, and what is not linear."""
     ivp = odd().ivp
-    plain, _ = with_jacobians(model_formulas(ivp, ivp.q.numel()).slope, "f", "x", "q")
+    plain, _ = with_jacobians(model_formulas(ivp, ivp.q.numel())[0], "f", "x", "q")
     along = directional(plain[0])
     none = ["#define FEW 0", "#define ALONG "]
     monkeypatch.setattr(runge_kutta_directions, "_few", lambda *_: 8)
