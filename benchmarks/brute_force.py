@@ -29,8 +29,7 @@ from igpe.algebraic.bounds.bound import Bounded, SearchBox, bound
 from igpe.algebraic.bounds.search import ProjectedSearch, square
 from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.separate import Separated, separate
-from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.step import Posing, TargetForm
+from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.core.box import Box as Bounds
 
 POINTS, ROUNDS = 8, 3  # sampled in a box; shrinking rounds of half as many around the best

@@ -54,7 +54,7 @@ from igpe.problem.losses import (
     Loss,
     NormalPrior,
 )
-from igpe.problem.noise.noise import Noise
+from igpe.problem.noise.sigma import Noise
 
 METHOD = igpe.SingleShooting(
     igpe.integrators.Sundials(rtol=1e-8, atol=1e-10)

@@ -13,9 +13,8 @@ from figures import Row, at_most
 
 import igpe
 from igpe.algebraic.base import Regression, Route, RouteResult
-from igpe.algebraic.curves import smooth_measurements
 from igpe.algebraic.projected import BOUNDED, scaled_model
-from igpe.algebraic.step import Posing, TargetForm
+from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.core.status import Status
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit

@@ -24,9 +24,8 @@ from rich.table import Table
 
 import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Unweighted
-from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import LinearRoute, LocalSearch
-from igpe.algebraic.step import Posing, TargetForm
+from igpe.algebraic.routes import LinearRoute, LocalSearch
+from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.structure.structure import analyse
 
 ROOT = Path(__file__).resolve().parent.parent

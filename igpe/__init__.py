@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     except AttributeError:
         if name.startswith("_"):
             raise
-        from igpe.core.names import closest  # noqa: PLC0415 - only where it is needed
+        from igpe.core.markup import closest  # noqa: PLC0415 - only where it is needed
 
         hint = closest(name, __all__) or f" It has {', '.join(__all__)}."
         raise AttributeError(f"igpe has no '{name}'.{hint}", name=name) from None

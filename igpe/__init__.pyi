@@ -32,8 +32,8 @@ from .problem.experiment import Unknown as Unknown
 from .problem.experiment import read_experiments as read_experiments
 from .problem.inputs import linear_input as linear_input
 from .problem.inputs import step_input as step_input
-from .problem.noise.noise import Noise as Noise
 from .problem.noise.sigma import EstimatedSigma as EstimatedSigma
+from .problem.noise.sigma import Noise as Noise
 from .problem.problem import Problem as Problem
 from .problem.spectra import Spectra as Spectra
 from .proofs.checker.verify import verify as verify

@@ -7,8 +7,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.curves import Curves, series_of, smooth_measurements
-from igpe.algebraic.step import Algebraic, estimate_algebraic
+from igpe.algebraic.step import (
+    Algebraic,
+    Curves,
+    estimate_algebraic,
+    series_of,
+    smooth_measurements,
+)
 from igpe.core.arguments import POSITIVE, or_none, require
 from igpe.core.box import Box
 from igpe.core.deadline import (
@@ -60,18 +65,18 @@ from igpe.estimation.equally_good import (
     with_unasked_proof,
 )
 from igpe.estimation.further_searches import (
+    coarse_grid,
     few_agree,
     searched_for,
     was_searched_everywhere,
     with_further_search,
+    with_grid_error,
     with_incremental_shooting,
     with_more_incremental_shooting,
     with_multiple_shooting,
 )
-from igpe.estimation.grid import coarse_grid, with_grid_error
 from igpe.estimation.profiled import with_profiles
-from igpe.estimation.settings import Settings
-from igpe.estimation.steps import CandidatePath, Steps
+from igpe.estimation.settings import CandidatePath, Settings, Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem

@@ -51,7 +51,7 @@ def examples(page: Path) -> list[tuple[str, str | None]]:
 @cache
 def prepare() -> None:
     """Compile what proofs need: pages show what an installation in use prints."""
-    words = [sys.executable, "-m", "igpe.proofs.prover.unasked"]
+    words = [sys.executable, "-m", "igpe.proofs.prover.certify"]
     subprocess.run(words, cwd=ROOT, env=os.environ | SETTING, check=True)
 
 

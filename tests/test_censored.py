@@ -13,7 +13,7 @@ from igpe import kinetics
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.dynamics.likelihood import likelihood_gradient, negative_log_likelihood
 from igpe.problem.losses import Censored
-from igpe.problem.noise.censored import below, information
+from igpe.problem.noise.sigma import below, information
 
 TIMES, SIGMA, LIMIT = np.linspace(0.5, 8, 16), 0.05, 0.15
 DECAY = kinetics.Batch(["A -> B"], bounds={"k1": (0.01, 5)}, units=kinetics.Units("mol", "L", "h"))

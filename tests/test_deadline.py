@@ -11,7 +11,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.noise import Noise
+from igpe.problem.noise.sigma import Noise
 from igpe.problem.problem import Problem
 
 CASE = next(c for c in ZOO if c.name == "lotka_volterra")

@@ -10,8 +10,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.problem.noise.noise import Noise
-from igpe.problem.noise.sigma import NoiseModel
+from igpe.problem.noise.sigma import Noise, NoiseModel
 
 TIMES = [0.0, 1.0, 2.0, 3.0]
 

@@ -22,7 +22,7 @@ from igpe.estimation.further_searches import (
     with_incremental_shooting,
     with_more_incremental_shooting,
 )
-from igpe.estimation.steps import BY_HORIZONS, Steps
+from igpe.estimation.settings import BY_HORIZONS, Steps
 
 pytestmark = pytest.mark.thorough
 

@@ -9,7 +9,7 @@ from scipy.stats import binom, chi2
 import igpe
 from igpe import kinetics
 from igpe.estimation import reconcile
-from igpe.estimation.balances import conserved, elements, read_balances
+from igpe.estimation.reconciliation import conserved, elements, read_balances
 
 NODES = ["feed + recycle - mixed = 0", "mixed = light + heavy", "heavy - recycle - purge = 0"]
 FLOWS = {"feed": 100, "recycle": 30, "mixed": 130, "light": 55, "heavy": 75, "purge": 45}

@@ -32,9 +32,9 @@ from figures import MODELS, Row, at_most
 import igpe
 from igpe.algebraic.projected import _LocalSearches
 from igpe.core.deadline import Session
+from igpe.dynamics.search.backward_lifting import BackwardLifting
 from igpe.dynamics.shooting.chains import Chains
 from igpe.dynamics.shooting.residuals import Best
-from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from trust.run import Answer, run
 
 MOMENTS, LONGEST, SECONDS = 6, 12.0, 2.0

@@ -30,7 +30,7 @@ from igpe.algebraic.bounds.bound import best_linear
 from igpe.algebraic.bounds.search import BranchAndBoundResult, ProjectedSearch, SearchLimits
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, separate
-from igpe.algebraic.local import LocalSearch, distinct, route_result
+from igpe.algebraic.routes import LocalSearch, distinct, route_result
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible

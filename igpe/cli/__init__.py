@@ -4,9 +4,18 @@ Uses everything below. Add a subcommand to `COMMANDS`; what it computes belongs 
 reads annotations at run time. Commands import slow modules inside, so `igpe --help` is quick.
 """
 
-from igpe.cli.analysis import certify, design, profile, report, verify
 from igpe.cli.application import app
-from igpe.cli.estimation import check, compare, estimate, simulate
+from igpe.cli.commands import (
+    certify,
+    check,
+    compare,
+    design,
+    estimate,
+    profile,
+    report,
+    simulate,
+    verify,
+)
 from igpe.cli.files import convert, new
 
 COMMANDS = (check, estimate, simulate, profile, report, design, compare, certify, verify, convert)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from igpe.cli.application import answer, rows
-from igpe.cli.options import (
+from igpe.cli.application import (
     Force,
     JsonFile,
+    answer,
     converted_file,
     merged,
     python_file,
     require_new,
     resolved,
+    rows,
 )
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ def _answers(
 
 def _table_file(text: str) -> Path:
     """The path of a file that is there; else it is asked for again."""
-    from igpe.core.names import closest_file
+    from igpe.core.markup import closest_file
 
     path = Path(text.strip().strip("'\""))
     if not path.is_file():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from igpe.core.errors import IgpeError, ProblemError
-from igpe.core.names import closest_file
+from igpe.core.markup import closest_file
 from igpe.estimation.settings import Settings
 from igpe.formats.petab.read import read_petab
 from igpe.problem.problem import Problem

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from igpe.core.errors import IgpeError, ProblemError
-from igpe.core.names import Suggesting
+from igpe.core.markup import Suggesting
 
 LONGEST = 80  # letters of a value shown in a message
 

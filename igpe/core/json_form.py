@@ -29,8 +29,7 @@ import pandas as pd
 
 from igpe.core.errors import DataError
 from igpe.core.files import read_json, write
-from igpe.core.markup import printable
-from igpe.core.names import Suggesting
+from igpe.core.markup import Suggesting, printable
 
 NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf}
 INFINITE: dict[float, Any] = {number: {"number": name} for name, number in NUMBERS.items()}

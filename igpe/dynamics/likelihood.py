@@ -26,7 +26,7 @@ from igpe.numerics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
 from igpe.problem.experiment import Experiment
-from igpe.problem.noise.censored import below, information, mills
+from igpe.problem.noise.sigma import below, information, mills
 from igpe.problem.problem import Problem
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError
-from igpe.core.names import listed
+from igpe.core.markup import bracketed
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import Block, DerivativeArray, abrupt, blocks, incidence, matching
 from igpe.equations.reading.pieces import of_time
@@ -519,7 +519,7 @@ class _Point:
         finite = np.isfinite(by).all(axis=1)
         if odd := [r for r, good in zip(self.reduced.rows, finite, strict=True) if not good]:
             raise ModelError(
-                f"The equations {listed(odd)} have no finite derivatives near the start values. "
+                f"The equations {bracketed(odd)} have no finite derivatives near the start values. "
                 "Give the variables in these equations that have no start value an initial value, "
                 "such as m.T = pyo.Var(m.t, initialize=330)."
             )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 
-from igpe.core.names import in_words
+from igpe.core.markup import in_words
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.switching import Jump
 from igpe.equations.symbols import Symbols, stack

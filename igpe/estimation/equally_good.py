@@ -35,8 +35,7 @@ from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import first_weighted, iterate_weights, weighted_at
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.estimation.settings import Settings
-from igpe.estimation.steps import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Steps
+from igpe.estimation.settings import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Settings, Steps
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective

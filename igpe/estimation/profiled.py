@@ -23,8 +23,7 @@ from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by, with_own_weights
-from igpe.estimation.settings import Settings
-from igpe.estimation.steps import FROM_PROFILE, Steps
+from igpe.estimation.settings import FROM_PROFILE, Settings, Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.covariance import allowed_rise, shift_to, shifted, strongly_correlated
 from igpe.numerics.least_squares.base import Linearised

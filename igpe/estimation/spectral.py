@@ -49,9 +49,9 @@ from igpe.results.residual_table import (
     LACK,
     UNJUDGED,
     Adequacy,
+    SpectralFit,
     probability,
 )
-from igpe.results.spectral import SpectralFit
 
 NEGATIVE = 0.05  # of a spectrum's largest value
 RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is none

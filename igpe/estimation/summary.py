@@ -14,8 +14,7 @@ from igpe.algebraic.step import Algebraic
 from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
-from igpe.core.markup import counted, listed
-from igpe.core.names import in_words
+from igpe.core.markup import counted, in_words, listed
 from igpe.dynamics.likelihood import errors_at, of_measurements, with_information
 from igpe.dynamics.shooting.base import (
     AT_BOUND,
@@ -26,15 +25,13 @@ from igpe.dynamics.shooting.base import (
     minimises_squares,
     objective_at,
 )
-from igpe.dynamics.shooting.correlations import correlation_remarks, likelihood_gain
+from igpe.dynamics.shooting.estimated_errors import correlation_remarks, likelihood_gain
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import FAR_OFF, assumed_sizes
 from igpe.dynamics.shooting.tangent import Tangent, tangent
-from igpe.estimation.determined import combined
-from igpe.estimation.settings import Settings
+from igpe.estimation.settings import LATER, Settings, Steps
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
-from igpe.estimation.steps import LATER, Steps
-from igpe.estimation.tables import curves, fitted
+from igpe.estimation.tables import combined, curves, fitted
 from igpe.numerics.covariance import Uncertainty, chi_squared_probability
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective

@@ -1,6 +1,6 @@
-"""Tables of a result: measured values beside fitted ones, and curves with their bands."""
+"""Tables of a result: measured beside fitted values, curves with bands, determined combinations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,14 @@ from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, simulate_all
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.estimation.settings import Settings
-from igpe.estimation.steps import Steps
+from igpe.estimation.settings import Settings, Steps
 from igpe.numerics.covariance import Uncertainty, root
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import standardised
+from igpe.results.result_data import Combined
+from igpe.structure.combinations import IdentifiableCombination
+from igpe.structure.identifiability import Identifiability
 
 FLAT = 1e-4  # of a state's range: smaller steps from point to point turn nothing
 PER_TURN, MOST_POINTS = 20, 4000  # points of a curve
@@ -201,3 +203,41 @@ def _half_band(
     known = problem.sigma_known
     quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
     return np.asarray(quantile * error)
+
+
+def combined(
+    exact: Identifiability,
+    names: Sequence[str],
+    x: FloatArray,
+    jacobian: FloatArray,
+    errors: Uncertainty,
+) -> tuple[Combined, ...]:
+    """Unknowns that cannot be told apart, where that is not in doubt.
+
+    x  (n,) the estimate of the unknowns, whose `names` these are, with its errors
+    jacobian  (m, n) of the weighted residuals there
+    """
+    if exact.doubtful or exact.left_out:
+        return ()
+
+    def of(one: IdentifiableCombination) -> Iterator[tuple[float, float]]:
+        """Value and standard error of each function of unknowns that are products or sums."""
+        own = [names.index(n) for n in one.unknowns]
+        values, by_own = one.at(x[own])
+        by = np.zeros((len(values), len(x)))
+        by[:, own] = by_own
+        with np.errstate(invalid="ignore"):  # 0 * inf, of a fit without errors
+            spread = np.sqrt(errors.variance) * root(jacobian, errors.held).error(by)
+        return zip(values.tolist(), spread.tolist(), strict=True)
+
+    freeing = [{exact.measure.get(n, ()) for n in one.unknowns} for one in exact.combinations]
+    return tuple(
+        Combined(
+            one.unknowns,
+            one.functions,
+            one.nothing,
+            *sets if len(sets) == 1 else ((),),
+            *(tuple(column) for column in zip(*of(one), strict=True)),
+        )
+        for one, sets in zip(exact.combinations, freeing, strict=True)
+    )

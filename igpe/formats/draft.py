@@ -18,12 +18,13 @@ from pyomo.environ import units as pyomo_units
 from igpe.core.errors import DataError
 from igpe.core.markup import counted, docstring, one_line, quoted
 from igpe.formats.kinetics.laws import Equation, Reaction, numbered, read_equation
-from igpe.formats.kinetics.reactor import Batch, Units
+from igpe.formats.kinetics.reactor import Batch
+from igpe.formats.kinetics.temperature import Units
 from igpe.formats.workbooks.reading import read_workbook
 from igpe.formats.workbooks.words import TEMPERATURE, dimension, identifier, meant, split_header
 from igpe.formats.workbooks.workbook import Quantity, Workbook, WorkbookRun, share_of
 from igpe.problem.experiment import start_time_of
-from igpe.problem.units import conversion
+from igpe.problem.measurements import conversion
 
 IS_DOSE = re.compile(r"(?i)(amt|dose|dosis|dosage)\b")
 DOSES = (
@@ -32,52 +33,44 @@ DOSES = (
 MOST_ENERGY = 250e3  # J/mol, of an activation energy
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
-FILE = (
-    '''"""{title}
+FILE = '''\
+"""{title}
 
     igpe check {file}
-    igpe estimate {file} --plot fit.png --report '''
-    """report.html
+    igpe estimate {file} --plot fit.png --report report.html
 
-`igpe new` wrote this file from the table; edit it as needed. Comments mark """
-    """the assumptions that igpe made. For all options of a problem: python -c "import igpe; """
-    '''help(igpe.Problem)"
+`igpe new` wrote this file from the table; edit it as needed. Comments mark \
+the assumptions that igpe made. For all options of a problem: python -c "import igpe; \
+help(igpe.Problem)"
 """
 
 from pathlib import Path
 
 {imports}
 
-HERE = '''
-    """Path(__file__).parent
+HERE = Path(__file__).parent
 DATA = {data}
 
 # Maps each header in the table to its name in the model.
-"""
-    """NAMES = {{
+NAMES = {{
 {columns}}}
 {unused}
-# At time {begin:g}{unit}. A number is a """
-    """known value; igpe estimates each igpe.Unknown(low, high).
+# At time {begin:g}{unit}. A number is a known value; igpe estimates each igpe.Unknown(low, high).
 START = {{
 {starts}}}
 
 {model}
 
 
-"""
-    '''def problem():
+def problem():
     """The estimation problem."""
-    experiments = '''
-    """{experiments}
+    experiments = {experiments}
     return igpe.Problem(
         {builder},
-        """
-    """parameters={parameters},
+        parameters={parameters},
         experiments=experiments,
     )
-"""
-)
+'''
 
 EQUATIONS_MODEL = '''
 def model(times):

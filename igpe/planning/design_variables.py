@@ -32,8 +32,7 @@ from igpe.problem.building import Builder, build
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue, Table, linear_input, step_input
 from igpe.problem.losses import NormalPrior
-from igpe.problem.noise.noise import Noise
-from igpe.problem.noise.sigma import Deviation, EstimatedSigma
+from igpe.problem.noise.sigma import Deviation, EstimatedSigma, Noise
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import Bounds
 

@@ -22,8 +22,7 @@ from unicodedata import lookup
 from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
-from igpe.core.markup import folded, heading, printable, table
-from igpe.core.names import in_words
+from igpe.core.markup import folded, heading, in_words, printable, table
 from igpe.problem.building import Builder, build
 from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.names import Suggesting, closest, listed
+from igpe.core.markup import Suggesting, bracketed, closest
 
 Rule: TypeAlias = Callable[[Any, Any], Any]
 """A rule (m, t) like those of Pyomo's constraints: the model, and the time of the event."""
@@ -145,10 +145,10 @@ def check_events(
         names = [*event.add, *event.set]
         if unknown := [n for n in names if n not in states]:
             algebraic = [n for n in unknown if n in others]
-            why = f" {listed(algebraic)} have no differential equation." * bool(algebraic)
+            why = f" {bracketed(algebraic)} have no differential equation." * bool(algebraic)
             raise ProblemError(
                 f"{place}event {number} changes {unknown}, which are not states. The states are "
-                f"{listed(states)}.{why or closest(unknown[0], states)}"
+                f"{bracketed(states)}.{why or closest(unknown[0], states)}"
             )
         for role, value in event.amounts:
             if isinstance(value, str) and value not in problem.parameters:

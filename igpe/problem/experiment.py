@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
-from igpe.core.names import Suggesting, closest
+from igpe.core.markup import Suggesting, closest
 from igpe.problem.card import experiment_html
 from igpe.problem.events import Event, read_events
 from igpe.problem.inputs import (

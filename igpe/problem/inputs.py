@@ -15,7 +15,7 @@ from pyomo.environ import value as pyomo_value
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
-from igpe.core.names import closest
+from igpe.core.markup import closest
 from igpe.problem.tables import numbers
 
 SAME = 4  # units in the last place: times as close are one

@@ -15,9 +15,8 @@ from igpe.core.arguments import Checked, Positive, Rule, is_finite, is_number, s
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.markup import counted
-from igpe.problem.noise.censored import Censored
 from igpe.problem.noise.correlated import AR1, Correlated
-from igpe.problem.noise.sigma import LogNormal
+from igpe.problem.noise.sigma import Censored, LogNormal
 
 __all__ = [
     "AR1",

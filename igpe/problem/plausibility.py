@@ -27,10 +27,10 @@ from igpe.core.arguments import is_finite
 from igpe.problem.building import takes_experiment
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
+from igpe.problem.measurements import unit_name
 from igpe.problem.model import Instance, ModelStarts
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import is_labelled
-from igpe.problem.units import unit_name
 
 GAS_CONSTANTS = {8.314: "J/mol", 8.314e-3: "kJ/mol", 1.987: "cal/mol", 1.987e-3: "kcal/mol"}
 NEAR = 2e-3  # relative difference of a number that is still the gas constant

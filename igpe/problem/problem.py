@@ -13,17 +13,17 @@ from igpe.core.arguments import is_finite, require_mapping
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
-from igpe.core.markup import counted
-from igpe.core.names import Suggesting
+from igpe.core.markup import Suggesting, counted
 from igpe.problem.building import as_builder, build_all
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.measurements import time_unit, unit_name
 from igpe.problem.members import names_of
 from igpe.problem.model import Instance, ModelStarts, model_starts
-from igpe.problem.noise.censored import require_values
 from igpe.problem.noise.correlated import Correlation
+from igpe.problem.noise.sigma import require_values
 from igpe.problem.problem_checks import (
     Bounds,
     bounds_of,
@@ -43,7 +43,6 @@ from igpe.problem.space import FiniteDifference, OnGrid, read_space
 from igpe.problem.spectra import Spectra, absorbing, compressed
 from igpe.problem.starts import as_members
 from igpe.problem.tables import Data, read_table
-from igpe.problem.units import time_unit, unit_name
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 

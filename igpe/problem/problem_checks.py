@@ -18,17 +18,16 @@ from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
-from igpe.core.names import closest, in_words, listed
+from igpe.core.markup import bracketed, closest, in_words
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior, check_priors
-from igpe.problem.measurements import Measurements
+from igpe.problem.measurements import Measurements, conversion, converted, time_unit, unit_name
 from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
 from igpe.problem.noise.sigma import as_deviations
 from igpe.problem.starts import require_within_bounds
-from igpe.problem.units import conversion, converted, time_unit, unit_name
 
 Bounds = tuple[float, float]
 ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
@@ -105,15 +104,15 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
         if lacking := [e.name for e in experiments if name not in e.uncertain_inputs]:
             raise DataError(
                 f"The input '{name}' is uncertain (NormalPrior) in some experiments, but not in "
-                f"{listed(lacking)}. Give the error in all experiments: inputs={{'{name}': "
+                f"{bracketed(lacking)}. Give the error in all experiments: inputs={{'{name}': "
                 "igpe.losses.NormalPrior(mean, deviation)}; use a small deviation where "
                 "the input is exact."
             )
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
                 f"The input '{name}' is uncertain (NormalPrior), but `steady` gives it another "
-                f"value before the start of {listed(before)}. igpe does not support this. Give the "
-                "input as a number."
+                f"value before the start of {bracketed(before)}. igpe does not support this. Give "
+                "the input as a number."
             )
     return names
 
@@ -398,9 +397,9 @@ def _check_measured(problem: Any, experiment: Experiment, instance: Instance) ->
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
             f"The model has no time-dependent quantities named {unknown}. It has "
-            f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
-            "add an Expression indexed by time for the measured quantity, or leave the columns "
-            "out with only=[...]." + as_deviations(unknown, experiment.measured)
+            f"{bracketed(known)}.{closest(unknown[0], known)} Rename the columns "
+            "(columns={...}), add an Expression indexed by time for the measured quantity, or "
+            "leave the columns out with only=[...]." + as_deviations(unknown, experiment.measured)
         )
     given = {*experiment.inputs, *problem.time_varying}
     others = [n for n in experiment.measured if n in instance.series and n not in given]
@@ -491,21 +490,21 @@ def _check_starts(
                 f"states. Omit {it} from start, and give start values of the states."
             )
         raise ProblemError(
-            f"{place}start= contains {unknown}, but the states are {listed(states)}.{why}"
+            f"{place}start= contains {unknown}, but the states are {bracketed(states)}.{why}"
         )
     missing = [n for n in states if n not in start and n not in known]
     if missing and not _has_higher_index(problem, experiment, instance):
         bases = [n.split("[")[0] for n in missing]
         members = f" The name '{bases[0]}' stands for all members: start={{'{bases[0]}': 0.0}}."
         raise ProblemError(
-            f"{place}the states {listed(missing)} have no start value. Give each one in "
+            f"{place}the states {bracketed(missing)} have no start value. Give each one in "
             f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
             f"igpe.Unknown(lower, upper) to estimate it.{members * (bases.count(bases[0]) > 1)}"
         )
     early = [n for n in states if n in known and n not in start]
     if early and instance.first < experiment.start_time:
         raise ProblemError(
-            f"{place}the model gives the start values of {listed(early)} at its first time, "
+            f"{place}the model gives the start values of {bracketed(early)} at its first time, "
             f"{instance.first:g}, but the experiment begins at {experiment.start_time:g}. Pass "
             f"Experiment(start_time={instance.first:g}), or let the model's time begin with the "
             f"experiment: m.{instance.time.local_name} = ContinuousSet(initialize=times)."

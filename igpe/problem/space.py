@@ -23,7 +23,7 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.errors import ModelError, ProblemError
-from igpe.core.names import listed
+from igpe.core.markup import bracketed
 from igpe.problem.model import Instance, is_over, position_in, sets_of
 
 Profile: TypeAlias = Callable[[float], Any]
@@ -365,9 +365,9 @@ def require_whole_sums(instance: Instance) -> None:
                 continue
             if again.keys() == seen.keys() and any(seen[n] < again[n] for n in seen):
                 raise ModelError(
-                    f"'{component.name}' contains a sum over {listed(s.name for s in sets)} that "
-                    "lacks points: the builder writes the sum before it discretises the set. Write "
-                    "the sum after apply_to(m, wrt=...), or use an integral: "
+                    f"'{component.name}' contains a sum over {bracketed(s.name for s in sets)} "
+                    "that lacks points: the builder writes the sum before it discretises the set. "
+                    "Write the sum after apply_to(m, wrt=...), or use an integral: "
                     "m.total = Integral(m.t, m.x, wrt=m.x, rule=...)."
                 )
 

@@ -18,8 +18,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require, require_mapping, shown
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
-from igpe.core.markup import counted
-from igpe.core.names import Suggesting, closest, listed
+from igpe.core.markup import Suggesting, bracketed, closest, counted
 from igpe.problem.singular_values import contributions, edge, noise_level
 from igpe.problem.tables import Data, read_table
 
@@ -152,7 +151,7 @@ class Spectra(Suggesting):
         if others := [n for n in self.pure if n not in result.absorbing]:
             raise DataError(
                 f"pure= gives spectra of {others}, which are not states of the model: "
-                f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
+                f"{bracketed(result.absorbing)}.{closest(others[0], result.absorbing)}"
             )
         return result
 
@@ -456,7 +455,7 @@ def _holes(values: FloatArray, times: FloatArray, wavelengths: FloatArray) -> st
     axis = "index" if by_time else "columns"
     return (
         f"The spectra contain entries that are not numbers, at the {what} "
-        f"{listed([f'{place:g}' for place in places])}. Leave these {what} out: "
+        f"{bracketed([f'{place:g}' for place in places])}. Leave these {what} out: "
         f"frame.apply(pd.to_numeric, errors='coerce').dropna(axis='{axis}')."
     )
 
@@ -569,7 +568,7 @@ def absorbing(experiment: Any, instance: Any) -> Any:
     if unknown := [n for n in spectra.species if n not in known]:
         raise DataError(
             f"The spectra have species={unknown}, but no time-dependent quantities of the model "
-            f"have these names; the model has {listed(known)}.{closest(unknown[0], known)}"
+            f"have these names; the model has {bracketed(known)}.{closest(unknown[0], known)}"
         )
     result = experiment.reporting(spectra.species)
     result.spectra = spectra

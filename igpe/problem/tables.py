@@ -22,8 +22,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.files import read
-from igpe.core.markup import cell
-from igpe.core.names import closest, closest_file
+from igpe.core.markup import cell, closest, closest_file
 
 MOST = 64 * 2**20  # bytes of all parts, unpacked
 MOST_CELLS = 500_000  # in all sheets; more take minutes

@@ -21,12 +21,12 @@ from igpe.core.markup import (
     counted,
     filled,
     folded,
+    in_words,
     listed,
     numbers,
     table,
     wide,
 )
-from igpe.core.names import in_words
 from igpe.core.status import Status
 from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR

@@ -18,8 +18,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown, counted, number
-from igpe.core.names import Suggesting
+from igpe.core.markup import Rows, Shown, Suggesting, counted, number
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes, plot_certified_intervals
 

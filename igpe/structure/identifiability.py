@@ -15,8 +15,8 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
+from igpe.core.markup import Suggesting, in_words
 from igpe.core.markup import listed as series
-from igpe.core.names import Suggesting, in_words
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from igpe.core.markup import listed, paragraph, table
-from igpe.core.names import in_words
+from igpe.core.markup import in_words, listed, paragraph, table
 from igpe.structure.combinations import IdentifiableCombination
 from igpe.structure.identifiability import (
     Access,

@@ -11,8 +11,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
-from igpe.core.markup import listed
-from igpe.core.names import Suggesting, in_words
+from igpe.core.markup import Suggesting, in_words, listed
 from igpe.dynamics.shooting.base import beside_constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
@@ -22,7 +21,7 @@ from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.structure_map import plot_maps
-from igpe.results.structure_map import (
+from igpe.results.result_data import (
     DYNAMIC,
     OVER,
     SQUARE,

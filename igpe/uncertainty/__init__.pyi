@@ -1,7 +1,7 @@
+from .adequacy import grid_error as grid_error
 from .bootstrap import Bootstrapped as Bootstrapped
 from .bootstrap import ParametricBootstrap as ParametricBootstrap
 from .bootstrap import ResidualBootstrap as ResidualBootstrap
-from .grid import grid_error as grid_error
 from .likelihood_region import Region as Region
 from .likelihood_region import region as region
 from .model_comparison import ModelComparison as ModelComparison

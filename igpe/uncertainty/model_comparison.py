@@ -10,8 +10,7 @@ from scipy import special
 
 from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError, Unsupported
-from igpe.core.markup import Rows, Shown, frame_rows
-from igpe.core.names import in_words
+from igpe.core.markup import Rows, Shown, frame_rows, in_words
 from igpe.numerics.lack_of_fit import CLOSE, FAR, akaike_weights, exact_probability
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result

@@ -47,9 +47,8 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
-from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.active import bounded_solution, on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
-from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.optima import Landscape, profiled
 from igpe.problem.problem import Problem
 from igpe.solvers.ipopt import PreparedModel

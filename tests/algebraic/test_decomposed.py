@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.base import Contribution, Regression
-from igpe.algebraic.decomposed import Decomposed
-from igpe.algebraic.local import LocalSearch
+from igpe.algebraic.routes import Decomposed, LocalSearch
 from igpe.core.box import Box
 from igpe.core.status import Status
 

@@ -11,9 +11,8 @@ from test_projected import michaelis
 
 from igpe.algebraic import projected
 from igpe.algebraic.bounds.search import ProjectedSearch
-from igpe.algebraic.decomposed import Decomposed
-from igpe.algebraic.local import LinearRoute, LocalSearch
 from igpe.algebraic.projected import GlobalSolver, Projected
+from igpe.algebraic.routes import Decomposed, LinearRoute, LocalSearch
 from igpe.core import deadline
 from igpe.core.status import Status
 from igpe.numerics.least_squares.gauss_newton import GaussNewton

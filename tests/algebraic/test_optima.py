@@ -9,9 +9,8 @@ from pyomo import dae
 
 import igpe
 from igpe.algebraic.base import Contribution, Regression
-from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import LocalSearch, distinct, route_result
-from igpe.algebraic.step import estimate_algebraic
+from igpe.algebraic.routes import LocalSearch, distinct, route_result
+from igpe.algebraic.step import estimate_algebraic, smooth_measurements
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.numerics.optima import spread
@@ -98,7 +97,7 @@ def test_a_valley_with_a_slight_slope_is_one_optimum(monkeypatch):
         np.append(X, -1.0), target, box(2, 0.5, 20.0),
     )  # fmt: skip
     assert len(rough.fits(valley)) == 1
-    monkeypatch.setattr("igpe.algebraic.local.distinct", lambda _, fits: fits)
+    monkeypatch.setattr("igpe.algebraic.routes.distinct", lambda _, fits: fits)
     assert np.ptp([fit.x[0] for fit in rough.fits(valley)]) > 1.0
 
 

@@ -8,9 +8,14 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.algebraic.curves import known_start, smooth_measurements
-from igpe.algebraic.local import LinearRoute, LocalSearch
-from igpe.algebraic.step import Posing, TargetForm, smoothed_starts
+from igpe.algebraic.routes import LinearRoute, LocalSearch
+from igpe.algebraic.step import (
+    Posing,
+    TargetForm,
+    known_start,
+    smooth_measurements,
+    smoothed_starts,
+)
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.problem import Problem
 from igpe.smoothing.gcv_spline import Interpolation

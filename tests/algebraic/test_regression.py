@@ -6,7 +6,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Contribution, Regression
-from igpe.algebraic.local import LinearRoute, LocalSearch
+from igpe.algebraic.routes import LinearRoute, LocalSearch
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.covariance import determined

@@ -6,9 +6,8 @@ from zoo import ZOO
 
 import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Target, Unweighted
-from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.local import LinearRoute
-from igpe.algebraic.step import Posing, TargetForm
+from igpe.algebraic.routes import LinearRoute
+from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.structure.structure import analyse
 
 CASES = {c.name: c for c in ZOO}

@@ -5,7 +5,7 @@ import pytest
 from zoo import ZOO, Case
 
 import igpe
-from igpe.algebraic.curves import smooth_measurements
+from igpe.algebraic.step import smooth_measurements
 from igpe.dynamics.simulation import simulate_all
 from igpe.smoothing.base import Smoother
 

@@ -8,8 +8,7 @@ from zoo import ZOO, Case
 
 import igpe
 from igpe.algebraic.base import Regression
-from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.step import Posing, TargetForm
+from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver

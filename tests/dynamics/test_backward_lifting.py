@@ -16,9 +16,9 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.search.backward_lifting import BackwardLifting
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
-from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains import Lifted, Point, condensed
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.problem.experiment import Experiment

@@ -11,9 +11,9 @@ from igpe.core import deadline
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.compiler import compiler
+from igpe.dynamics.search.backward_lifting import BackwardLifting
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
-from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 

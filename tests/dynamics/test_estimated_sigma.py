@@ -14,7 +14,7 @@ from scipy.stats import chi2, norm
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import of_measurements
-from igpe.dynamics.shooting.estimated_sigma import likelihood_residuals
+from igpe.dynamics.shooting.estimated_errors import likelihood_residuals
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Linearised, have_squares
 from igpe.results.residual_table import sigma_given

@@ -9,7 +9,7 @@ import pytest
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.status import Status
-from igpe.dynamics.shooting.horizons import (
+from igpe.dynamics.shooting.incremental_shooting import (
     _deviations,
     active,
     doubling_counts,

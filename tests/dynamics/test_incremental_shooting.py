@@ -15,7 +15,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting import horizons, incremental_shooting
+from igpe.dynamics.shooting import incremental_shooting
 from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_result_whatever_ran_before():
 
 def test_narrow_bounds_are_relaxed_until_they_do_not_matter(monkeypatch):
     free = IncrementalShooting().estimate(lotka.problem(seed=65), lotka.PAPER_START)
-    monkeypatch.setattr(horizons, "CONFIDENCE", 1e-6)
+    monkeypatch.setattr(incremental_shooting, "CONFIDENCE", 1e-6)
     found = IncrementalShooting().estimate(lotka.problem(seed=65), lotka.PAPER_START)
     assert sum(h.relaxations for h in found.trail) > 10
     assert found.parameters == pytest.approx(free.parameters, rel=1e-3)
@@ -270,7 +270,7 @@ def test_no_prior_on_the_last_horizon_however_few_measurements():
 
 
 def test_help_comes_from_all_earlier_estimates_and_the_prior_from_the_start(monkeypatch):
-    asked, centres, places, prior = [], [], horizons.places, horizons.prior
+    asked, centres, places, prior = [], [], incremental_shooting.places, incremental_shooting.prior
 
     def watched_places(x, earlier):
         asked.append([x, *earlier])
@@ -298,7 +298,10 @@ def test_help_comes_from_all_earlier_estimates_and_the_prior_from_the_start(monk
 
 def test_places_between_estimates_nearest_first():
     x, old, start = np.array([4.0]), np.array([2.0]), np.array([-1.0])
-    found = [float(p[0]) for p in horizons.places(x, [start, old])]
+    found = [float(p[0]) for p in incremental_shooting.places(x, [start, old])]
     assert found[:6] == pytest.approx([3.8, 3.4, 3.0, 2.6, 2.2, 2.0])
     assert found[6:] == pytest.approx([3.5, 2.5, 1.5, 0.5, -0.5, -1.0])
-    assert [float(p[0]) for p in horizons.places(x, [])][:2] == pytest.approx([1.2, 0.36])
+    assert [float(p[0]) for p in incremental_shooting.places(x, [])][:2] == pytest.approx([
+        1.2,
+        0.36,
+    ])

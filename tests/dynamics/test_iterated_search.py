@@ -9,7 +9,7 @@ from zoo import ZOO
 import igpe
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.dynamics.search.iterated_search import IteratedSearch, _mixed, _redrawn, _Search
+from igpe.dynamics.search.multistart import IteratedSearch, _mixed, _redrawn, _Search
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.numerics.least_squares.base import Fit, Linearised
 

@@ -10,8 +10,8 @@ from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
+from igpe.dynamics.search.backward_lifting import BackwardLifting
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
-from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.soft_links import SoftLinks

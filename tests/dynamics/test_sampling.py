@@ -11,7 +11,7 @@ import igpe
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import Attempt, Restarts, distinct_points, ranked
-from igpe.dynamics.shooting.horizons import SamplingDensity
+from igpe.dynamics.shooting.incremental_shooting import SamplingDensity
 from igpe.numerics.least_squares.base import Fit, Linearised
 
 CASE = {case.name: case for case in ZOO}

@@ -15,7 +15,7 @@ from igpe.core import markup
 from igpe.dynamics.integrators import compiler
 from igpe.formats.draft import draft
 from igpe.formats.workbooks.words import identifier, known_unit
-from igpe.problem.units import conversion
+from igpe.problem.measurements import conversion
 from igpe.solvers.ipopt import Ipopt
 
 ROOT = Path(igpe.__file__).parents[1]

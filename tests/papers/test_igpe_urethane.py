@@ -11,10 +11,8 @@ import pytest
 import urethane
 
 import igpe
-from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.decomposed import Decomposed
-from igpe.algebraic.local import LocalSearch
-from igpe.algebraic.step import Posing, TargetForm
+from igpe.algebraic.routes import Decomposed, LocalSearch
+from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.structure.identifiability import Access
 
 LOCAL = LocalSearch(trials=64, starts=3)

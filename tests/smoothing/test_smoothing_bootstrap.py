@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.smoothing.bootstrap import BootstrapErrors
-from igpe.smoothing.gcv_spline import Interpolation
+from igpe.smoothing.gcv_spline import BootstrapErrors, Interpolation
 
 T = np.linspace(0.0, 3.0, 40)
 SIGMA = 0.03

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from igpe.smoothing.base import FEWEST, without_gross_errors
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.gross_errors import FEWEST, without_gross_errors
 
 TIMES = np.linspace(0.0, 10.0, 50)
 SIGMA = 0.02

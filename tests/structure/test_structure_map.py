@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import igpe
 from igpe.core.json_form import made
-from igpe.results.structure_map import DYNAMIC, OVER, SQUARE, UNDER, StructureMap
+from igpe.results.result_data import DYNAMIC, OVER, SQUARE, UNDER, StructureMap
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -27,8 +27,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.algebraic.base import Contribution, at_same_places
-from igpe.algebraic.bounds.graph import TaylorGraph
-from igpe.algebraic.bounds.separable import Axis, ColumnBlock, ParameterPair, Separable
+from igpe.algebraic.bounds.separable import Axis, ColumnBlock, ParameterPair, Separable, TaylorGraph
 from igpe.core.arrays import FloatArray, IntArray, connected
 from igpe.core.box import Box
 from igpe.equations.operations import Graph, apply_to_sx

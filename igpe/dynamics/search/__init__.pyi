@@ -1,4 +1,4 @@
+from .backward_lifting import BackwardLifting as BackwardLifting
 from .engine import Restarts as Restarts
-from .exact import BackwardLifting as BackwardLifting
-from .iterated_search import IteratedSearch as IteratedSearch
+from .multistart import IteratedSearch as IteratedSearch
 from .multistart import MultiStart as MultiStart

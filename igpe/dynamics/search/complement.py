@@ -20,8 +20,7 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import UNANSWERED, Restarts, unanswered
-from igpe.dynamics.search.iterated_search import ENOUGH, IteratedSearch
-from igpe.dynamics.search.multistart import STEPS, MultiStart
+from igpe.dynamics.search.multistart import ENOUGH, STEPS, IteratedSearch, MultiStart
 from igpe.dynamics.shooting.base import (
     ROUGHLY,
     Estimator,

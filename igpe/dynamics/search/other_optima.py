@@ -30,9 +30,8 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import ROUGHLY, is_large
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.numerics.covariance import root
-from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.active import bounded_solution, on_bounds
 from igpe.numerics.least_squares.base import Fit
-from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
     LIKELIHOOD,

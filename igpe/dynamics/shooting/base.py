@@ -11,7 +11,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
-from igpe.core.names import in_words, listed
+from igpe.core.markup import bracketed, in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.equations.compiled import compiled
@@ -119,7 +119,7 @@ def beside_constraints(problem: Problem) -> str:
         "their start values in Experiment(start={...})."
     )
     return (
-        f"igpe.estimate cannot enforce the constraints {listed(kept)} in a problem with "
+        f"igpe.estimate cannot enforce the constraints {bracketed(kept)} in a problem with "
         f"{in_words(others)}. Deactivate them in the model (m.{kept[0]}.deactivate()), and look at "
         f"them after the fit.{starts * bool(at_start)}"
     )

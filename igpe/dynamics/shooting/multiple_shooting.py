@@ -34,6 +34,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.backward_lifting import BackwardLifting
 from igpe.dynamics.search.engine import PERFECT, Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
     Profile,
@@ -74,7 +75,6 @@ from igpe.dynamics.shooting.residuals import (
     untouched,
 )
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
-from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains import Point
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton

@@ -12,13 +12,13 @@ from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import Unsupported
 from igpe.core.estimates import Horizon, Iterate
-from igpe.core.names import in_words
+from igpe.core.markup import in_words
 from igpe.core.status import Status
+from igpe.dynamics.search.backward_lifting import BackwardLifting
 from igpe.dynamics.search.engine import Attempt
 from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
 from igpe.dynamics.shooting.chains import Chains, Given
 from igpe.dynamics.shooting.residuals import unmeasured
-from igpe.numerics.least_squares.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.base import NEAR, Fit, Linearised, Residual, Robust, floors
 from igpe.numerics.least_squares.chains import Chain, Chained, Limits, Point
 from igpe.numerics.least_squares.gauss_newton import GaussNewton

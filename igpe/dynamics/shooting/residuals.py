@@ -46,7 +46,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import losses_of
-from igpe.dynamics.shooting.estimated_sigma import Piece, joined
+from igpe.dynamics.shooting.estimated_errors import Piece, joined
 from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
@@ -54,7 +54,7 @@ from igpe.numerics.least_squares.base import Fit, Linearised, have_squares, stac
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Prior
 from igpe.problem.measurements import Measurements
-from igpe.problem.noise.censored import below
+from igpe.problem.noise.sigma import below
 from igpe.problem.problem import Problem
 
 OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration

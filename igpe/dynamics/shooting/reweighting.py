@@ -37,15 +37,14 @@ from igpe.core.markup import counted
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.correlations import Unwhitened, estimated_correlations, independent
+from igpe.dynamics.shooting.estimated_errors import Unwhitened, estimated_correlations, independent
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment
 from igpe.problem.measurements import Measurements
 from igpe.problem.noise.correlated import Correlation
 from igpe.problem.problem import Problem
-from igpe.smoothing.base import JUDGED_FREEDOM
+from igpe.smoothing.base import JUDGED_FREEDOM, without_gross_errors
 from igpe.smoothing.gcv_spline import GcvSpline
-from igpe.smoothing.gross_errors import without_gross_errors
 
 ROUNDS = 5  # of smoothing: each tells the weights of the next
 STILL = 1e-6  # relative change of every standard deviation that is none

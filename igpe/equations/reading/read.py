@@ -25,7 +25,7 @@ from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
-from igpe.core.names import in_words, listed
+from igpe.core.markup import bracketed, in_words
 from igpe.equations.incidence import at_any_order, differentiated, incidence, parts
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.instant import REFUSALS, Instant, Pretended, plain, reason, said
@@ -255,7 +255,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     pairs = [(d, state) for d, state in without_formula(instance) if d in names]
     if lacking := [d for d, state in pairs if {d, state} & {*free}]:
         raise ModelError(
-            f"The discretisation has no formula for {listed(lacking)}, so the equations do not "
+            f"The discretisation has no formula for {bracketed(lacking)}, so the equations do not "
             "determine all variables. Second derivatives have formulas only between the ends. For "
             "first derivatives, a balance at the upper end of a set needs the scheme 'backward', "
             "and one at the lower end 'forward'. Otherwise, write a boundary condition there. "
@@ -266,19 +266,19 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     blocks = instance.model.component_objects(pyo.Block, active=True)
     if curves := [b.name for b in blocks if isinstance(b, pyo.Piecewise)]:
         raise ModelError(
-            f"igpe does not support pyo.Piecewise ({listed(curves)}). Write the function as one "
+            f"igpe does not support pyo.Piecewise ({bracketed(curves)}). Write the function as one "
             "expression: a smooth formula, such as a polynomial, or pyo.Expr_if(x < limit, ..., "
             "...) for each piece."
         )
     gaps = [f"'{name}' at {in_words(at)}" for name, at in skipped(instance).items()]
-    many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
+    many = f"; too many equations for the unknowns that they contain: {bracketed(spare)}"
     model, time = instance.model, instance.time
     has_space = any(s is not time for s in model.component_objects(ContinuousSet))
     raise ModelError(
         "Even when differentiated repeatedly, the equations do not determine the states and "
         "algebraic variables"
         + many * bool(spare)
-        + f"; undetermined: {listed(free)}" * bool(free)
+        + f"; undetermined: {bracketed(free)}" * bool(free)
         + ". Remove an equation that follows from others, or add a missing equation."
         + " If a variable is an input, give it in Experiment(inputs=...)." * bool(free)
         + " At a boundary in space, give each variable a boundary condition. A balance can replace "

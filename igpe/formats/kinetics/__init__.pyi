@@ -1,4 +1,3 @@
-from .conservation import Law as Law
 from .flow import Cstr as Cstr
 from .flow import MolarFeed as MolarFeed
 from .flow import MolarVolumes as MolarVolumes
@@ -11,9 +10,8 @@ from .growth import Hill as Hill
 from .growth import Maintenance as Maintenance
 from .growth import MichaelisMenten as MichaelisMenten
 from .growth import Monod as Monod
-from .heat import HeatBalance as HeatBalance
-from .heat import Jacket as Jacket
 from .laws import Equation as Equation
+from .laws import Law as Law
 from .laws import MassAction as MassAction
 from .laws import OwnLaw as OwnLaw
 from .laws import PowerLaw as PowerLaw
@@ -21,12 +19,14 @@ from .laws import Reaction as Reaction
 from .networks import networks as networks
 from .reactor import Batch as Batch
 from .reactor import Deactivation as Deactivation
-from .reactor import Units as Units
 from .surface import Dissolution as Dissolution
 from .surface import EleyRideal as EleyRideal
 from .surface import LangmuirHinshelwood as LangmuirHinshelwood
 from .surface import Transfer as Transfer
 from .temperature import Arrhenius as Arrhenius
 from .temperature import Eyring as Eyring
+from .temperature import HeatBalance as HeatBalance
+from .temperature import Jacket as Jacket
 from .temperature import Thermodynamic as Thermodynamic
+from .temperature import Units as Units
 from .temperature import VantHoff as VantHoff

@@ -8,9 +8,15 @@ import pyomo.environ as pyo
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
-from igpe.formats.kinetics.heat import Jacket, at, require_input
 from igpe.formats.kinetics.reactor import Reactor, refuse_unknown
-from igpe.formats.kinetics.temperature import CONCENTRATION, PER_TIME, Dimension
+from igpe.formats.kinetics.temperature import (
+    CONCENTRATION,
+    PER_TIME,
+    Dimension,
+    Jacket,
+    at,
+    require_input,
+)
 
 AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 

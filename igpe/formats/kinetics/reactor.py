@@ -15,14 +15,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyomo.environ as pyo
 from pyomo import dae
-from pyomo.environ import units as pyomo_units
 
 from igpe.core.arguments import is_finite, is_number, require_mapping, shown
 from igpe.core.errors import ModelError
 from igpe.core.markup import table
-from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
-from igpe.formats.kinetics.heat import HeatBalance
-from igpe.formats.kinetics.laws import Concentrations, OwnLaw, Reaction, numbered, plain, power
+from igpe.formats.kinetics.laws import (
+    Concentrations,
+    Law,
+    OwnLaw,
+    Reaction,
+    conservation_laws,
+    laws_for,
+    numbered,
+    power,
+)
 from igpe.formats.kinetics.temperature import (
     CONCENTRATION,
     KELVIN,
@@ -32,7 +38,9 @@ from igpe.formats.kinetics.temperature import (
     Constant,
     Dimension,
     Eyring,
+    HeatBalance,
     Thermal,
+    Units,
     concentration,
     names_in,
     parts,
@@ -43,7 +51,6 @@ from igpe.problem.card import equations, typeset
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
 from igpe.problem.problem import Problem
-from igpe.problem.units import unit_name
 
 ACTIVITY = "activity"  # the model's name of it
 
@@ -113,64 +120,6 @@ class Deactivation:
         poison = prod(power(c[s], float(n)) for s, n in self.poisons.items())
         lost = value(self.constant, m, t) * power(left, value(self.order, m, t)) * poison
         return -lost
-
-
-@dataclass(frozen=True)
-class Units:
-    """Units of a reactor's quantities; the units of its constants follow from them.
-
-    amount, volume, time, length  names of units in Pyomo, such as "mol", "L", "h", "m"; amounts may
-                                  be masses ("g") if no quantity is molar
-    raises                        ModelError for a unit that Pyomo does not know
-    """
-
-    amount: str = "mol"
-    volume: str = "L"
-    time: str = "h"
-    length: str = "m"
-
-    def __post_init__(self) -> None:
-        for name in (self.amount, self.volume, self.time, self.length):
-            try:
-                getattr(pyomo_units, name)
-            except Exception as error:
-                raise ModelError(
-                    f"'{name}' is not a unit that Pyomo knows; give for example "
-                    "Units(amount='mol', volume='L', time='h')."
-                ) from error
-
-    def of(self, dimension: Dimension) -> Any:
-        """Return the Pyomo unit of a dimension."""
-        own = (getattr(pyomo_units, n) for n in (self.amount, self.volume, self.time, self.length))
-        joule, kelvin = pyomo_units.J, pyomo_units.K
-        unit: Any = pyomo_units.dimensionless
-        for base, powers in zip(
-            (*own, joule / pyomo_units.mol, joule, kelvin), dimension, strict=True
-        ):
-            if powers:
-                unit = unit * base ** plain(powers)
-        return unit
-
-    def text(self, dimension: Dimension) -> str:
-        """Return the unit of a dimension as text."""
-        return unit_name(pyo.Param(units=self.of(dimension))) or "1"
-
-    @property
-    def moles(self) -> float:
-        """Return the number of moles in one unit of amount.
-
-        raises ModelError if the unit is not an amount of substance
-        """
-        amount = getattr(pyomo_units, self.amount)
-        try:
-            return float(
-                pyomo_units.convert_value(1.0, from_units=amount, to_units=pyomo_units.mol)
-            )
-        except Exception as error:
-            raise ModelError(
-                "Heats of reaction are per mole, but the reactor's unit of amount is "
-                f"'{self.amount}'; give Units(amount='mol', ...)."
-            ) from error
 
 
 COLDEST = 100.0  # K: what is below is likely in degrees Celsius, or a blank column

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from igpe.core.arguments import is_finite, shown
 from igpe.core.errors import ModelError
-from igpe.formats.kinetics.laws import Concentrations, Equation, RateLaw, plain
+from igpe.formats.kinetics.laws import Concentrations, Equation, RateLaw
 from igpe.formats.kinetics.temperature import (
     CONCENTRATION,
     NONE,
@@ -20,6 +20,7 @@ from igpe.formats.kinetics.temperature import (
     Constant,
     Dimension,
     concentration,
+    plain,
     value,
 )
 

@@ -17,7 +17,6 @@ import pyomo.environ as pyo
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.errors import ModelError
-from igpe.formats.petab.events import EventReading, FormulaRule, flat, joined, unread
 from igpe.formats.petab.formulas import (
     TIME,
     at_time,
@@ -31,7 +30,7 @@ from igpe.formats.petab.formulas import (
     symbol,
     to_pyomo,
 )
-from igpe.formats.petab.sbml import Sbml, SbmlEvent
+from igpe.formats.petab.sbml import EventReading, FormulaRule, Sbml, SbmlEvent, flat, joined, unread
 from igpe.problem.events import Event
 from igpe.problem.inputs import Table, just_after, just_before, step_input
 

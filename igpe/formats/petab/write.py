@@ -26,7 +26,7 @@ from igpe.formats.petab.read import LOGARITHMS
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior, Prior
-from igpe.problem.noise.noise import Noise
+from igpe.problem.noise.sigma import Noise
 from igpe.problem.problem import Problem, takes_problem
 
 UNBOUNDED = 1e14  # bounds as large mean none

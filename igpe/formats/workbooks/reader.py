@@ -16,15 +16,15 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
-from igpe.formats.workbooks.blocks import SheetTable
-from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, Kind, Question, advice
-from igpe.formats.workbooks.conditions import (
+from igpe.formats.workbooks.blocks import (
     DEGREES,
     WITH_UNIT,
     Condition,
+    SheetTable,
     conditions_above,
     degrees_in,
 )
+from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, Kind, Question, advice
 from igpe.formats.workbooks.times import TIME_ROLES, Column, Options, read_times
 from igpe.formats.workbooks.words import identifier, known_unit, split_header, without
 

@@ -11,25 +11,27 @@ from types import MappingProxyType
 import pandas as pd
 
 from igpe.core.errors import DataError
-from igpe.core.names import closest
+from igpe.core.markup import closest
 from igpe.formats.workbooks import words
-from igpe.formats.workbooks.blocks import SheetTable, clean, find_blocks
-from igpe.formats.workbooks.cells import CellGrid, Kind, Question, read_grids
-from igpe.formats.workbooks.conditions import (
+from igpe.formats.workbooks.blocks import (
     ABSOLUTE,
     Condition,
+    SheetTable,
     absolute,
+    clean,
     condition,
     degrees_in,
+    find_blocks,
     table_of_conditions,
 )
+from igpe.formats.workbooks.cells import CellGrid, Kind, Question, read_grids
 from igpe.formats.workbooks.reader import KINDS, ROLES, RawRun, is_set, read_block, times_across
 from igpe.formats.workbooks.times import Options
 from igpe.formats.workbooks.words import identifier, split_header
 from igpe.formats.workbooks.workbook import Mark, Quantity, Workbook, WorkbookRun, time_unit_of
+from igpe.problem.measurements import conversion
 from igpe.problem.problem import Problem
 from igpe.problem.tables import SOURCE, checksum
-from igpe.problem.units import conversion
 
 LONG = 10 * 3600.0  # seconds from which clock times are given in hours
 FAR = 50.0  # times its neighbours: a value whose decimal point was forgotten

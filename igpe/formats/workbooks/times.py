@@ -15,7 +15,7 @@ from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable
 from igpe.formats.workbooks.cells import VALUES, Cell, Kind, Question, advice
 from igpe.formats.workbooks.words import split_header
-from igpe.problem.units import conversion
+from igpe.problem.measurements import conversion
 
 TIME_ROLES = ("time", "clock", "elapsed", "hh:mm", "mm:ss")
 MORNING = 6 * 3600.0  # clock times begin later, durations earlier

@@ -15,7 +15,7 @@ import pint
 import pyomo.environ as pyo
 from pyomo.environ import units as pyomo_units
 
-from igpe.problem.units import require_unit
+from igpe.problem.measurements import require_unit
 
 
 def word_set(text: str) -> frozenset[str]:

@@ -12,16 +12,15 @@ import pandas as pd
 
 from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
-from igpe.core.markup import counted
-from igpe.core.names import closest
+from igpe.core.markup import closest, counted
 from igpe.formats.workbooks import words
-from igpe.formats.workbooks.conditions import Condition
+from igpe.formats.workbooks.blocks import Condition
 from igpe.formats.workbooks.words import split_header
 from igpe.problem.experiment import Experiment, experiment_of, own_of
 from igpe.problem.inputs import linear_input
+from igpe.problem.measurements import conversion, unit_name
 from igpe.problem.noise.sigma import censored as limits_of
 from igpe.problem.tables import SOURCE
-from igpe.problem.units import conversion, unit_name
 
 PER_CENT = 100.0
 

@@ -42,8 +42,8 @@ from igpe.core.arguments import Checked, Count, Flag, NotNegative, Positive
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.status import Status
+from igpe.numerics.least_squares.active import bounded_solution
 from igpe.numerics.least_squares.base import Fit, Linearised, Logarithms, Residual, floors
-from igpe.numerics.least_squares.bounded import bounded_solution
 
 DECREASE = 1e-4  # of the slope times the step (Armijo)
 HALVINGS = 30

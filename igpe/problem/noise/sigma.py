@@ -1,23 +1,125 @@
 """Standard deviations of measurements: the contract of noise models, and the forms users give.
 
-One is a formula of the prediction (`NoiseModel`), a quantity of the model that is estimated with
-the rest (`EstimatedSigma`), or that of logarithms, which are compared instead (`LogNormal`).
+One is a formula of the prediction (`NoiseModel`): `Noise` has a constant part, a share of the
+predicted value, or both. Others are a quantity of the model that is estimated with the rest
+(`EstimatedSigma`), or that of logarithms, which are compared instead (`LogNormal`).
+
+`Censored` values lie below a limit of detection, and are known only to be below it. With
+z = (limit - h) / s the value is below its limit with the probability Phi(z). Its residual
+
+    r = sqrt(-2 log Phi(z)),        dr/dh = m / (r s),        m = phi(z) / Phi(z),
+
+has -2 log Phi(z) as its square, so that searches minimise a sum of squares. Half the second
+derivative of that square is m (m + z) / s^2, the observed information; (dr/dh)^2 is less, by up to
+one half. m by the scaled complementary error function is exact for any z.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import erfcx, log_ndtr, ndtri_exp
 
-from igpe.core.arguments import Checked, Positive, shown
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arguments import Checked, Positive, Rule, is_finite, shown
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
-from igpe.problem.noise.censored import Censored, read_limits
 from igpe.problem.tables import numbers
+
+FINITE_OR_NONE = Rule(lambda v: v is None or is_finite(v), "a finite number, or None")
+BELOW = "<"
+
+
+@dataclass(frozen=True)
+class Censored(Checked):
+    """Normal errors of a quantity that has a limit of detection (left-censored measurements).
+
+    A value below its limit adds -2 log Phi((limit - h) / deviation) to the objective. Here h is the
+    prediction of the model, and Phi(...) is the probability of a value below the limit. Any other
+    value adds its squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have
+    no residual, so `result.points`, plots, smoothed data and step 3 omit them.
+
+    deviation  standard deviation of the measurements, in the unit of the column
+    below      the limit of detection, in the same unit. Values that do not exceed the limit count
+               as below it. A cell of the table such as "<0.05" sets the limit for this measurement,
+               whether or not `below` is given
+    raises     ProblemError unless the deviation is positive and the limit, if given, is finite
+    """
+
+    deviation: Positive
+    below: Annotated[float | None, FINITE_OR_NONE] = None
+
+    def read(
+        self, column: str, values: FloatArray, cells: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Return the values (n_rows,), in which each value below its limit is replaced by the
+        limit, and a mask of the values that were replaced.
+
+        cells   limits from cells such as "<0.05"; NaN for other cells
+        """
+        limits = cells
+        if self.below is not None:
+            limits = np.where(np.isnan(cells) & (values <= self.below), self.below, cells)
+        is_below = ~np.isnan(limits)
+        return np.where(is_below, limits, values), is_below
+
+
+def read_limits(table: pd.DataFrame, column: str) -> tuple["pd.Series[float]", FloatArray]:
+    """A column with cells such as "<0.05", as numbers; and its limits, NaN elsewhere.
+
+    raises DataError where a limit is no number
+    """
+    texts = table[column].astype(str).str.strip()
+    below = texts.str.startswith(BELOW)
+    limits = pd.to_numeric(texts[below].str[len(BELOW) :], errors="coerce")
+    if not np.isfinite(limits).all():
+        raise DataError(
+            f"Column '{column}' contains {texts[limits.index[~np.isfinite(limits)][0]]!r}; "
+            "expected a number after '<', for example '<0.05'."
+        )
+    values = table[column].mask(below)
+    numbers = pd.to_numeric(values, errors="coerce")
+    if (numbers.isna() & values.notna()).any():  # `tables.numbers` says which
+        return table[column], np.full(len(table), np.nan)
+    every = np.full(len(table), np.nan)
+    every[below.to_numpy()] = limits.to_numpy(dtype=float)
+    return numbers.astype(float).fillna(pd.Series(every, table.index)), every
+
+
+def mills(z: FloatArray) -> FloatArray:
+    """(n,) phi(z) / Phi(z)."""
+    return np.asarray(np.sqrt(2 / np.pi) / erfcx(-z / np.sqrt(2)))
+
+
+def below(away: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(n,) residuals r, and their derivatives by away = (h - limit) / s."""
+    r = np.sqrt(-2 * log_ndtr(-away))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return r, np.where(r > 0, mills(-away) / r, 0.0)  # r underflows at 38 s below the limit
+
+
+def information(r: FloatArray) -> FloatArray:
+    """(n,) by what the derivative of residuals r is multiplied for its square to be observed
+    information."""
+    z = ndtri_exp(-(r**2) / 2)
+    m = mills(z)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        factor = r * np.sqrt(np.maximum(m + z, 0.0) / m)
+    return np.where(np.isfinite(factor), factor, 1.0)
+
+
+def require_values(measurements: Iterable[Any]) -> None:
+    """Raise DataError if all values of all experiments are below a limit of detection."""
+    every = list(measurements)
+    if sum(len(m.value) for m in every) and not sum(len(m.known.value) for m in every):
+        names = sorted({m.names[k] for m in every for k in m.column})
+        raise DataError(
+            f"All values of {', '.join(map(repr, names))} are below the limit of detection. igpe "
+            "needs at least one value above a limit, in some experiment."
+        )
 
 
 @dataclass(frozen=True)
@@ -329,3 +431,72 @@ def check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None
             f"`sigma` of '{name}' is {sigma[bad][0]:g}. Standard deviations must be positive. "
             "Leave out `sigma` if they are unknown."
         )
+
+
+NEAR_ZERO = 0.1  # of a column's smallest measurement: predictions count as no smaller
+
+
+@dataclass(frozen=True)
+class Noise(NoiseModel):
+    """A standard deviation with a constant part and a part proportional to the predicted value.
+
+        sigma = sqrt(absolute^2 + (relative h)^2)
+
+    Here h is the prediction of the model, not the measurement. This is the "combined" (additive and
+    proportional) error model of pharmacokinetics (Beal & Sheiner, Estimating heteroscedastic
+    variances, Technometrics 30 (1988)). With only a relative part, the coefficient of variation is
+    constant; with only an absolute part, the standard deviation is constant.
+
+    Without an absolute part, the estimated unknowns do not depend on the size of the relative part.
+    If this size is not known, give a guess and multiply it by sqrt(result.reduced_chi_squared) to
+    get an estimate of the relative part.
+
+    absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, igpe
+              sets a lower limit for |h|: a tenth of the smallest nonzero absolute value among the
+              measurements of the column. A note lists the points at which this limit changes the
+              standard deviation
+    relative  coefficient of variation, e.g. 0.05 for 5 %
+    raises    DataError unless both parts are 0 or more, at least one part is positive, and relative
+              < 1
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = self.absolute, self.relative
+        if not (is_finite(*given) and min(given) >= 0 and max(given) > 0 and self.relative < 1):
+            raise DataError(
+                f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}. "
+                "Both must be at least 0, and at least one must be positive. Give `absolute` in "
+                "the unit of the column, and `relative` as a fraction below 1: "
+                "igpe.Noise(relative=0.05) is 5 %."
+            )
+
+    def deviation(self, predicted: FloatArray) -> FloatArray:
+        """Return the standard deviations at the predictions h, in the unit of h."""
+        return np.hypot(self.absolute, self.relative * predicted)
+
+    def slope(self, predicted: FloatArray) -> FloatArray:
+        """Return the derivatives of `deviation` with respect to h; 0 where the deviation is 0."""
+        sigma = self.deviation(predicted)
+        return np.asarray(self.relative**2 * predicted / np.where(sigma > 0, sigma, np.inf))
+
+    def scaled(self, factor: float) -> "Noise":
+        """Return the noise model for another unit; one old unit equals `factor` new units."""
+        return replace(self, absolute=abs(factor) * self.absolute)
+
+    @property
+    def follows(self) -> bool:
+        """Return True if the standard deviation depends on the prediction."""
+        return self.relative > 0
+
+    @property
+    def remedy(self) -> str:
+        """Advice for the user if measurements are 0 and the standard deviation would also be 0."""
+        return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
+
+    def least(self, values: FloatArray) -> float:
+        """Return the lower limit of |h| for a column with the measurements `values`."""
+        sizes = np.abs(values[values != 0])
+        return NEAR_ZERO * float(sizes.min(initial=np.inf)) if self.absolute == 0 else 0.0

@@ -19,7 +19,7 @@ from scipy import special
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.names import in_words
+from igpe.core.markup import in_words
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import deviations
 from igpe.problem.problem import Problem

@@ -22,7 +22,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
-from igpe.core.names import in_words
+from igpe.core.markup import in_words
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart

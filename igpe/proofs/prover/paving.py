@@ -18,8 +18,7 @@ from igpe.core.arguments import is_count, require
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.deadline import require_going_on, session
 from igpe.core.errors import ProblemError
-from igpe.core.markup import Rows, Shown
-from igpe.core.names import Suggesting
+from igpe.core.markup import Rows, Shown, Suggesting
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.compiled import require_numba

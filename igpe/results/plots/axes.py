@@ -147,8 +147,6 @@ def axes_for(
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    from igpe.results.plots.ticks import number_ticks  # noqa: PLC0415
-
     _, most, usual = next(layout for layout in LAYOUTS if count <= layout[0])
     width, height = size or usual
     columns = min(columns or (2 if count == 4 else most), max(count, 1))  # noqa: PLR2004 - square
@@ -375,3 +373,29 @@ def plot_paving(paving: Any, axes: Any = None, profiles: Any = None) -> Plot:
         ax.set(**{f"{axis}lim": (a, b), f"{axis}label": labelled(name)})
     legend_above([ax], axes, handles)
     return Plot([ax])
+
+
+def number_ticks(ax: Any, most: int) -> None:
+    """Format the numbers of both axes as plain text; at most so many intervals on the horizontal.
+
+    Mathematical text takes a hundred times longer to lay out: more than half of a report's time.
+    """
+    from matplotlib.ticker import ScalarFormatter  # noqa: PLC0415 - slow to import
+
+    class PlainNumbers(ScalarFormatter):
+        """Only the power of ten above the axis is mathematical text."""
+
+        def __init__(self) -> None:
+            super().__init__(useMathText=False)
+
+        def get_offset(self) -> str:
+            """Return the power of ten above the axis."""
+            self.set_useMathText(True)
+            try:
+                return str(super().get_offset())
+            finally:
+                self.set_useMathText(False)
+
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PlainNumbers())
+    ax.locator_params(axis="x", nbins=most)

@@ -24,9 +24,8 @@ from igpe.results.plots.axes import (
     looks,
     panels,
 )
-from igpe.results.residual_table import standard_residuals
+from igpe.results.residual_table import SpectralFit, standard_residuals
 from igpe.results.result_data import ResultData
-from igpe.results.spectral import SpectralFit
 
 
 def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str = "") -> Plot:

@@ -8,7 +8,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import BLUE, GREY, ORANGE, Plot, axes_for
-from igpe.results.structure_map import (
+from igpe.results.result_data import (
     ALGEBRAIC,
     DYNAMIC,
     OVER,

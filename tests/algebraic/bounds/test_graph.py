@@ -4,8 +4,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.algebraic.bounds.graph import Leaf, TaylorGraph
-from igpe.algebraic.bounds.separable import _leaf
+from igpe.algebraic.bounds.separable import Leaf, TaylorGraph, _leaf
 from igpe.algebraic.bounds.taylor import pairs, variable
 from igpe.equations.operations import UnknownOperation
 

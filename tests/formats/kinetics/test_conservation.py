@@ -7,8 +7,7 @@ import pytest
 
 from igpe import kinetics
 from igpe.core.errors import ModelError
-from igpe.formats.kinetics.conservation import conservation_laws, laws_for
-from igpe.formats.kinetics.laws import read_equation
+from igpe.formats.kinetics.laws import conservation_laws, laws_for, read_equation
 
 
 def laws(*texts):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
-from igpe.cli.estimation import _of_petab
+from igpe.cli.commands import _of_petab
 from igpe.formats.petab import errors
 from igpe.formats.petab.errors import ERRORS
 

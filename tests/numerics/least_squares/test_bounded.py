@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from igpe.numerics.least_squares import bounded
-from igpe.numerics.least_squares.active import undetermined
-from igpe.numerics.least_squares.bounded import bounded_solution
+from igpe.numerics.least_squares import active
+from igpe.numerics.least_squares.active import bounded_solution, undetermined
 
 
 def cost(matrix, right, x):
@@ -104,14 +103,14 @@ def test_steps_far_from_all_measurements_overflow_nowhere(slope, right):
 
 def test_undetermined_unknowns_at_bounds_are_not_released_for_ever(monkeypatch):
     """Two directions of 22 unknowns, whose columns have sizes from 1e-10 to 100."""
-    count, least = 0, bounded._least
+    count, least = 0, active._least
 
     def counted(*arguments):
         nonlocal count
         count += 1
         return least(*arguments)
 
-    monkeypatch.setattr(bounded, "_least", counted)
+    monkeypatch.setattr(active, "_least", counted)
     for seed in range(200):
         random = np.random.default_rng(seed)
         matrix = random.standard_normal((60, 2)) @ random.standard_normal((2, 22))

@@ -5,9 +5,8 @@ import pytest
 
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
-from igpe.numerics.least_squares.active import undetermined
+from igpe.numerics.least_squares.active import bounded_solution, undetermined
 from igpe.numerics.least_squares.base import Linearised, floors
-from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 
 T = np.linspace(0.5, 5.0, 10)

@@ -8,14 +8,15 @@ import pandas as pd
 from igpe.core.status import Status
 from igpe.results.certificates import Certificate
 from igpe.results.result import Result
-from igpe.results.result_data import Candidate, Parameter
-from igpe.results.structure_map import (
+from igpe.results.result_data import (
     DYNAMIC,
     OVER,
     SQUARE,
+    Candidate,
     MapBlock,
     MapPart,
     MapSource,
+    Parameter,
     StructureMap,
 )
 

@@ -19,8 +19,7 @@ from results import EVIL, KINDS, MAP, result
 
 import igpe
 from igpe.core.errors import DataError
-from igpe.results.plots.page_figures import DARK, LIGHT, gallery
-from igpe.results.report import CSS, SECTIONS, Section, page, residual
+from igpe.results.report import CSS, DARK, LIGHT, SECTIONS, Section, gallery, page, residual
 from igpe.results.residual_table import ADEQUATE, LACK, Adequacy
 
 ADDRESSES = ("src", "href", "action", "data", "poster", "srcset", "background")

@@ -28,7 +28,7 @@ import numpy as np
 from igpe.core.arguments import Checked, CountFrom1, NotNegative
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.numerics.least_squares.bounded import RIDGE, least
+from igpe.numerics.least_squares.active import RIDGE, least
 from igpe.numerics.least_squares.chains import (
     Chain,
     Chained,

@@ -1,4 +1,7 @@
-"""Correlations of errors that are estimated, by restricted maximum likelihood.
+"""What is estimated of the errors beside the unknowns: standard deviations and correlations.
+
+Standard deviations are unknowns like others, and their logarithms count in the residuals.
+Correlations are estimated by restricted maximum likelihood.
 
 With the whitening W of unknown correlations, residuals z in standard deviations and their
 derivative Z at the estimate, what is left of W z beside W Z has
@@ -20,10 +23,63 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import splu
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.base import Linearised, stacked
 from igpe.problem.measurements import Measurements
 from igpe.problem.noise.correlated import Correlation, Free
 from igpe.problem.problem import Problem
+
+FAR = 5.0  # standard deviations from a measurement
+
+
+class Piece(NamedTuple):
+    """Residuals of one run, divided by what is known of the deviations.
+
+    spread, slope, estimated  see `likelihood_residuals`; None where all deviations are known
+    """
+
+    plain: Linearised
+    spread: FloatArray | None = None
+    slope: FloatArray | None = None
+    estimated: BoolArray | None = None
+
+
+def joined(pieces: Sequence[Piece]) -> Linearised:
+    """The residuals of several runs, and those by which estimated deviations count."""
+    plain = stacked([piece.plain for piece in pieces])
+    if all(piece.estimated is None for piece in pieces):
+        return plain
+    spread, slope, estimated = [], [], []
+    for linearised, s, by, which in pieces:
+        jacobian = linearised.jacobian
+        spread.append(np.ones(len(jacobian)) if s is None else s)
+        slope.append(np.zeros(jacobian.shape) if by is None else by)
+        estimated.append(np.zeros(len(jacobian), dtype=bool) if which is None else which)
+    every = np.concatenate(spread), np.vstack(slope), np.concatenate(estimated)
+    return likelihood_residuals(plain, *every)
+
+
+def likelihood_residuals(
+    plain: Linearised, spread: FloatArray, slope: FloatArray, estimated: BoolArray
+) -> Linearised:
+    """(m + k,) residuals with (m + k, n) derivative, k measurements having an estimated deviation.
+
+    plain      residuals and derivative, divided by what is known of the deviations
+    spread     (m,) s;  slope (m, n) its derivative;  both count only where `estimated`
+    NaN where some s is not positive
+    """
+    s, by_unknown = spread[estimated], slope[estimated]
+    with np.errstate(all="ignore"):  # what is no number afterwards is refused (`have_squares`)
+        factor = np.ones(len(spread))
+        factor[estimated] = np.where(s > 0, 1 / s, np.nan)
+        z = plain.residual * factor
+        logarithms = 2 * float(np.log(s).sum())
+        root = np.sqrt(2.0) * np.maximum(np.abs(z[estimated]) / FAR, 1.0)
+        own = (1 - z[estimated] ** 2) / root
+        relative = by_unknown * factor[estimated][:, None]
+        jacobian = np.vstack([plain.jacobian * factor[:, None], root[:, None] * relative])
+        offset = plain.offset + logarithms - float(own @ own)
+    return Linearised(np.concatenate([z, own]), jacobian, offset)
+
 
 STRONG = 0.98  # next to the largest that is estimated
 RANK = 1e-8  # of the largest singular value: a direction that moves nothing
