@@ -240,7 +240,7 @@ PER_DECADE = 10
 
 def averaged(problem: SmoothingProblem, factor: float) -> Smoothed:
     """The mean of the curves of all orders the data allow; at least one must be allowed."""
-    orders = [m for m in ORDERS if allowed(problem.u, m)]
+    orders = [m for m in ORDERS if allowed(problem.design.u, m)]
     fits = [_smoothed(problem, m, factor) for m in orders]
     scores = np.log([fit.gcv for fit in fits])
     weights = _normalised(problem.count * scores)
@@ -300,9 +300,9 @@ def _smoothed(problem: SmoothingProblem, order: int, factor: float) -> Smoothed:
     modes = gains * (V.T @ problem.target)
     # Sums of squares as `SmoothingProblem.squares` has them, in modes.
     first = problem.residuals(V @ modes[0])
-    gradient = V.T @ problem.basis.project(problem.local, problem.w * first)
+    gradient = V.T @ problem.design.basis.project(problem.design.local, problem.design.w * first)
     d = modes - modes[0]
-    sums = np.sum(problem.w * first**2) - 2.0 * d @ gradient + d**2 @ (1.0 - mu)
+    sums = np.sum(problem.design.w * first**2) - 2.0 * d @ gradient + d**2 @ (1.0 - mu)
     squares, n = np.maximum(sums, 0.0), problem.count
     scores, admissible = problem.gcv(squares, gains @ (1.0 - mu))
     gcv = scores + NOTHING
@@ -406,9 +406,9 @@ def _curve(data: CurveData, problem: SmoothingProblem, fit: Smoothed) -> SplineC
     residuals = problem.scale * problem.residuals(fit.coefficients)
     sigma, notes = noise(data, residuals, fit.trace)
     intercept, slope = problem.line
-    straight = intercept + slope * problem.basis.centres
+    straight = intercept + slope * problem.design.basis.centres
     return SplineCurve(
-        basis=problem.basis,
+        basis=problem.design.basis,
         start=float(data.times[0]),
         length=length,
         coefficients=straight + problem.scale * fit.coefficients,

@@ -376,6 +376,7 @@ def _design(u: bytes, w: bytes, breaks: bytes) -> Design:
 class SmoothingProblem:
     """Scaled data of one quantity.
 
+    design    shared by quantities with the same times and weights
     y         (m,), as in the module's text, in units of `scale`
     line      intercept and slope in u that were taken off, unit of the values
     count     number of measurements without exact ones;  exact: number of exact values
@@ -390,51 +391,22 @@ class SmoothingProblem:
     exact: int
     scatter: float
 
-    @property
-    def u(self) -> FloatArray:
-        """(m,) the times."""
-        return self.design.u
-
-    @property
-    def w(self) -> FloatArray:
-        """(m,) the weights."""
-        return self.design.w
-
-    @property
-    def basis(self) -> CubicBasis:
-        """The splines."""
-        return self.design.basis
-
-    @property
-    def local(self) -> LocalPolynomials:
-        """The basis functions at the data."""
-        return self.design.local
-
-    @property
-    def normal(self) -> FloatArray:
-        """Band of N, (4, k)."""
-        return self.design.normal
-
-    @property
-    def bending(self) -> FloatArray:
-        """Band of Omega, (4, k)."""
-        return self.design.bending
-
     @cached_property
     def target(self) -> FloatArray:
         """g, (k,)."""
-        return self.basis.project(self.local, self.w * self.y)
+        return self.design.basis.project(self.design.local, self.design.w * self.y)
 
     def fit(self, penalty: float) -> SplineFit | None:
         """The minimiser, or None if this penalty is too small to be distinguished from none."""
         # LAPACK itself: for a hundred data SciPy's checks take three times as long as the work.
-        factor, c, failed = dpbsv(self.normal + penalty * self.bending, self.target, lower=1)
+        band = self.design.normal + penalty * self.design.bending
+        factor, c, failed = dpbsv(band, self.target, lower=1)
         return None if failed else SplineFit(penalty, c, factor)
 
     def traces(self, fits: Sequence[SplineFit]) -> tuple[FloatArray, FloatArray]:
         """Trace of each fit's smoother, (len(fits),), and bands of A^-1, (len(fits), 4, k)."""
         bands = inverse_bands(np.stack([fit.factor for fit in fits]))
-        products = np.einsum("mij,ij->mi", bands, self.normal)
+        products = np.einsum("mij,ij->mi", bands, self.design.normal)
         traces: FloatArray = products[:, 0] + 2.0 * products[:, 1:].sum(axis=1)
         return traces, bands
 
@@ -448,7 +420,7 @@ class SmoothingProblem:
 
     def residuals(self, coefficients: FloatArray) -> FloatArray:
         """y - f at the data, (m,), scaled."""
-        return self.y - self.local.combine(coefficients)
+        return self.y - self.design.local.combine(coefficients)
 
     def squares(self, fits: list[SplineFit]) -> FloatArray:
         """Weighted residual sums of squares, (len(fits),), without a pass over the data each.
@@ -456,10 +428,10 @@ class SmoothingProblem:
         From the first fit c0 with residuals r0:  r0'W r0 - 2 d'B'W r0 + d'N d,  d = c - c0.
         """
         r0 = self.residuals(fits[0].coefficients)
-        g0 = self.basis.project(self.local, self.w * r0)
+        g0 = self.design.basis.project(self.design.local, self.design.w * r0)
         d = np.stack([fit.coefficients - fits[0].coefficients for fit in fits], axis=1)
-        changes = (d * multiply(self.normal, d)).sum(axis=0) - 2.0 * g0 @ d
-        sums: FloatArray = np.maximum(np.sum(self.w * r0**2) + changes, 0.0)
+        changes = (d * multiply(self.design.normal, d)).sum(axis=0) - 2.0 * g0 @ d
+        sums: FloatArray = np.maximum(np.sum(self.design.w * r0**2) + changes, 0.0)
         return sums
 
     def gcv(self, squares: FloatArray, traces: FloatArray) -> tuple[FloatArray, BoolArray]:

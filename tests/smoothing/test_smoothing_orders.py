@@ -27,7 +27,7 @@ def problem():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_polynomial_of_degree_three_is_not_rough(problem, order):
-    t = problem.basis.knots
+    t = problem.design.basis.knots
     omega = roughness(problem.design, order)
     cube = t[1:-3] * t[2:-2] * t[3:-1]  # blossom of u^3
     assert abs(cube @ omega @ cube) < 1e-9 * np.abs(omega).max()
@@ -36,7 +36,7 @@ def test_a_polynomial_of_degree_three_is_not_rough(problem, order):
 def test_roughness_of_order_four_is_the_integral(problem):
     f = np.poly1d([1.0, 0.0, 0.0, 0.0, 0.0])  # fourth derivative 24
     u = np.linspace(0.0, 1.0, 2000)
-    c = np.linalg.lstsq(problem.basis.dense(u), f(u), rcond=None)[0]
+    c = np.linalg.lstsq(problem.design.basis.dense(u), f(u), rcond=None)[0]
     assert c @ roughness(problem.design, 4) @ c == pytest.approx(24.0**2, rel=0.1)
 
 
@@ -49,8 +49,8 @@ def test_the_curve_of_cubic_data_is_the_cubic():
 
 def test_trace_and_covariance_belong_together(problem):
     found = averaged(problem, 1.0)
-    variance = problem.local.variance(found.band)
-    assert found.trace == pytest.approx(problem.w @ variance, rel=1e-6)
+    variance = problem.design.local.variance(found.band)
+    assert found.trace == pytest.approx(problem.design.w @ variance, rel=1e-6)
 
 
 def test_few_or_uneven_times_allow_no_high_order():

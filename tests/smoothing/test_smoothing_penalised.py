@@ -29,8 +29,8 @@ def problem():
 
 
 def test_the_fit_is_that_of_the_dense_formula(problem):
-    B, W = problem.basis.dense(problem.u), np.diag(problem.w)
-    A = B.T @ W @ B + PENALTY * dense_of(problem.bending)
+    B, W = problem.design.basis.dense(problem.design.u), np.diag(problem.design.w)
+    A = B.T @ W @ B + PENALTY * dense_of(problem.design.bending)
     H = B @ np.linalg.solve(A, B.T @ W)
     fit = problem.fit(PENALTY)
     assert problem.y - problem.residuals(fit.coefficients) == pytest.approx(H @ problem.y, abs=1e-9)
@@ -51,13 +51,13 @@ def test_the_trace_without_penalty_and_with_much(n):
 def test_without_correction_the_curve_is_natural():
     problem = problem_of(40)
     fit = problem.fit(PENALTY)
-    bends = problem.basis.local(np.array([0.0, 0.5, 1.0]), order=2).combine(fit.coefficients)
+    bends = problem.design.basis.local(np.array([0.0, 0.5, 1.0]), order=2).combine(fit.coefficients)
     assert np.abs(bends[[0, 2]]).max() < 1e-7 * abs(bends[1])
 
 
 def test_sums_of_squares_need_no_pass_over_the_data(problem):
     fits = [problem.fit(x) for x in (1e-9, 1e-6, 1e-3, 1.0)]
-    direct = [np.sum(problem.w * problem.residuals(fit.coefficients) ** 2) for fit in fits]
+    direct = [np.sum(problem.design.w * problem.residuals(fit.coefficients) ** 2) for fit in fits]
     assert problem.squares(fits) == pytest.approx(direct, rel=1e-9)
 
 
@@ -68,14 +68,14 @@ def test_too_small_a_penalty_is_a_value_not_an_exception(problem):
 @pytest.mark.parametrize("n", [MOST_BREAKS, MOST_BREAKS + 1, 20_000])
 def test_the_number_of_breaks_is_bounded(n):
     t = np.linspace(0.0, 1.0, n)
-    breaks = scaled_problem(prepare(t, t**2, None, None)).basis.breaks
+    breaks = scaled_problem(prepare(t, t**2, None, None)).design.basis.breaks
     assert breaks.size == MOST_BREAKS
     assert (breaks[0], breaks[-1]) == (0.0, 1.0)
 
 
 def test_times_very_near_each_other_share_a_break():
     t = np.array([0.0, 1e-9, 0.3, 0.3 + 1e-9, 0.6, 1.0 - 1e-9, 1.0])
-    breaks = scaled_problem(prepare(t, t**2, None, None)).basis.breaks
+    breaks = scaled_problem(prepare(t, t**2, None, None)).design.basis.breaks
     assert breaks == pytest.approx([0.0, 0.3, 0.6, 1.0])
 
 
