@@ -24,10 +24,10 @@ from figures import Row, at_least, at_most
 from scipy.optimize import least_squares
 from trust.run import Answer, run
 
-from igpe.solvers.program import Scip, ScipProgram
+from igpe.solvers.program import Scip
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "solvers"))
-from fake_programs import FAKES, agrees, outcome, real_scip
+from fake_programs import FAKES, SCIP, agrees, outcome, real_scip
 
 N_REAL = 16
 SCALES = (1.0, 1e-1, 1e-3, 1e-5)  # of the residuals
@@ -60,7 +60,7 @@ def real(case: str) -> Answer:
         program.write_text(text)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        for solver in (ScipProgram(), Scip()):
+        for solver in (SCIP, Scip()):
             model, best = _fit(seed)
             answer = solver.solve(model, time_limit=TIME_LIMIT)
             answers[type(solver).__name__] = {

@@ -439,28 +439,6 @@ def Couenne(
     )
 
 
-def ScipProgram(
-    gap: float = 1e-4, feasibility: float = 1e-7, absolute: float | None = None
-) -> AmplProgram:
-    """SCIP as a program, where there is no wheel.
-
-    gap          relative gap between incumbent and bound at which the solver stops
-    feasibility  tolerance for violations of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
-                 1e-6 * min(1, s), where s is the size of the objective
-    """
-    return AmplProgram(
-        "scip",
-        files=(("scip.set", f"limits/gap = {gap}\nnumerics/feastol = {feasibility}\n"),),
-        time_line="limits/time = {}",
-        gap_line="limits/absgap = {}",
-        proven_gap=gap,
-        absolute=absolute,
-        bound_label="Dual Bound",
-        how="SCIP is a separate program and must be on PATH: `conda install -c conda-forge scip`.",
-    )
-
-
 STATUSES = {
     TerminationCondition.convergenceCriteriaSatisfied: Status.OPTIMAL_WITHIN_GAP,
     TerminationCondition.provenInfeasible: Status.INFEASIBLE,

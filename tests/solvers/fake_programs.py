@@ -22,7 +22,7 @@ import pyomo.environ as pyo
 from igpe.core.status import Status
 from igpe.solvers import program as process
 from igpe.solvers.base import Answer
-from igpe.solvers.program import AmplProgram, Couenne, ScipProgram
+from igpe.solvers.program import AmplProgram, Couenne
 
 POINT = (1.0, 2.0)
 HEAD = """#!{python} -IS
@@ -294,8 +294,18 @@ FAKES: dict[str, Fake] = {
 }  # fmt: skip
 """By name; its first word is the program's."""
 
+SCIP = AmplProgram(
+    "scip",
+    files=(("scip.set", "limits/gap = 0.0001\nnumerics/feastol = 1e-07\n"),),
+    time_line="limits/time = {}",
+    gap_line="limits/absgap = {}",
+    proven_gap=1e-4,
+    bound_label="Dual Bound",
+)
+"""SCIP as a program, where there is no wheel."""
+
 SOLVERS = {
-    "scip": ScipProgram(),
+    "scip": SCIP,
     "couenne": Couenne(),
     "bonmin": AmplProgram("bonmin", files=(("bonmin.opt", ""),), time_line="bonmin.time_limit {}"),
     "ipopt": AmplProgram("ipopt", time_option="max_wall_time"),

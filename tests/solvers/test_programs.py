@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from fake_programs import FAKES, agrees, outcome, real_scip
+from fake_programs import FAKES, SCIP, agrees, outcome, real_scip
 from test_solvers import camel
 
 from igpe.core.status import Status
@@ -18,7 +18,7 @@ from igpe.solvers import base
 from igpe.solvers.base import Answer, Goal, divided, name_of, solve_closed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.located import environment, idaes_folder, locate
-from igpe.solvers.program import AmplProgram, Couenne, Scip, ScipProgram
+from igpe.solvers.program import AmplProgram, Couenne, Scip
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="scripts as programs")
 
@@ -66,7 +66,7 @@ def test_a_program_is_read_right(name: str, tmp_path: Path) -> None:
     ("program", "expected"),
     [
         (
-            ScipProgram(gap=0.01),
+            replace(SCIP, proven_gap=0.01, files=(("scip.set", "limits/gap = 0.01\n"),)),
             "limits/absgap = 1e-06 limits/time = 7.5",
         ),
         (Couenne(gap=0.01), "time_limit 7.5"),
@@ -82,7 +82,7 @@ def test_gaps_and_time_limit_are_given_to_the_program(program: AmplProgram, expe
 
 @pytest.mark.usefixtures("echo")
 def test_only_the_first_file_holds_the_limits() -> None:
-    program = replace(ScipProgram(), files=(("a.set", "a\n"), ("b.set", "b\n")))
+    program = replace(SCIP, files=(("a.set", "a\n"), ("b.set", "b\n")))
     assert "a.set a limits/absgap = 1e-06 limits/time = 3.0; b.set b" in said(program, 3.0)
 
 
@@ -144,7 +144,7 @@ def scip_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AmplProgram
         pytest.skip("PySCIPOpt is not installed")
     put(tmp_path, "scip", text)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return ScipProgram()
+    return SCIP
 
 
 @pytest.mark.slow
