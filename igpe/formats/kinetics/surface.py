@@ -100,6 +100,7 @@ class Dissolution(RateLaw):
         return value(self.coefficient, m, t) * initial * surface * driving
 
 
+@dataclass(frozen=True)
 class _Surface(RateLaw):
     """Base of surface laws: constant*(reactants - products/equilibrium)/(1 + sum of K*c)^sites.
 
@@ -110,9 +111,9 @@ class _Surface(RateLaw):
     listed: ClassVar = ("adsorption",)
     constant: Constant
     adsorption: Mapping[str, Constant]
-    dissociative: Iterable[str]
-    sites: float | None
-    equilibrium: Constant | None
+    dissociative: Iterable[str] = ()
+    sites: float | None = None
+    equilibrium: Constant | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -188,12 +189,6 @@ class LangmuirHinshelwood(_Surface):
     Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
     """
 
-    constant: Constant
-    adsorption: Mapping[str, Constant]
-    dissociative: Iterable[str] = ()
-    sites: float | None = None
-    equilibrium: Constant | None = None
-
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if len(adsorbed) < len(equation.left):
             raise ModelError(
@@ -214,12 +209,6 @@ class EleyRideal(_Surface):
 
     Source: Eley and Rideal, Proc. R. Soc. A 178 (1941) 429.
     """
-
-    constant: Constant
-    adsorption: Mapping[str, Constant]
-    dissociative: Iterable[str] = ()
-    sites: float | None = None
-    equilibrium: Constant | None = None
 
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if not 0 < len(adsorbed) < len(equation.left):
