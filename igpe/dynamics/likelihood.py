@@ -13,12 +13,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.base import (
-    losses_of,
-    minimises_squares,
-    refuse_spectra,
-    require_start,
-)
+from igpe.dynamics.shooting.base import losses_of, minimises_squares, refuse, require_start
 from igpe.dynamics.shooting.residuals import Run, deviations, runs_of
 from igpe.dynamics.shooting.spectral import spectral_blocks
 from igpe.dynamics.shooting.tangent import Tangent
@@ -88,7 +83,7 @@ def _likelihood(
     priors: bool,
     derivatives: bool,
 ) -> LikelihoodGradient:
-    refuse_spectra(problem, "The likelihood")
+    refuse(problem, "The likelihood", "spectra")
     _require_numbers(problem)
     box = problem.box
     require_start(parameters, box, "negative_log_likelihood")

@@ -13,7 +13,7 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.shooting.base import refuse_censored, refuse_correlated, require_plain
+from igpe.dynamics.shooting.base import refuse, require_plain
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.equations.sizes import NEAREST
@@ -152,8 +152,8 @@ def read_design(
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
     require_plain(full, "igpe.design", constraints_too=False)
-    for refuse in (refuse_censored, refuse_correlated, require_smooth_and_normal):
-        refuse(full, "igpe.design")
+    refuse(full, "igpe.design", "censored", "correlated")
+    require_smooth_and_normal(full, "igpe.design")
     values = _values(full, parameters)
     full = held_weights(full, parameters) if measured else full
     template = _template(full, like)

@@ -20,7 +20,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
 from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, teller, with_bar
-from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
+from igpe.dynamics.shooting.base import refuse
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.compiled import fingerprint
@@ -331,8 +331,7 @@ def bootstrap(
     ):  # fmt: skip
         require(ok, "bootstrap", name, given, expected)
     require_confidence("bootstrap", confidence)
-    refuse_spectra(problem, "igpe.bootstrap")
-    refuse_censored(problem, "igpe.bootstrap")
+    refuse(problem, "igpe.bootstrap", "spectra", "censored")
     problem, values = held_weights(problem, result), values_of(problem, result)
     job = _BootstrapJob(problem, values, kind, seed, method)
     base = at_estimate(problem, result, method, "igpe.bootstrap")

@@ -38,12 +38,7 @@ from igpe.dynamics.collocation.mesh import Radau, first_meshes
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import (
-    refuse_censored,
-    refuse_correlated,
-    require_known_sigma,
-    require_plain,
-)
+from igpe.dynamics.shooting.base import refuse, require_plain
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.simulation import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
@@ -261,11 +256,10 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     raises Unsupported if the problem is not least squares;
            EstimationFailed if there is no optimum to be found
     """
-    require_plain(problem, "The profile likelihood by collocation", constraints_too=False)
-    require_known_sigma(problem, "The profile likelihood by collocation")
-    refuse_censored(problem, "The profile likelihood by collocation")
-    refuse_correlated(problem, "The profile likelihood by collocation")
-    require_smooth_and_normal(problem, "The profile likelihood by collocation")
+    owner = "The profile likelihood by collocation"
+    require_plain(problem, owner, constraints_too=False)
+    refuse(problem, owner, "estimated sigma", "censored", "correlated")
+    require_smooth_and_normal(problem, owner)
     guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
     radau = Radau(method.points)
     meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)

@@ -26,7 +26,7 @@ from igpe.core.deadline import deferred, session, stopped
 from igpe.core.errors import SolverMissing
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
-from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
+from igpe.dynamics.shooting.base import refuse
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.covariance import root
 from igpe.problem.losses import NormalPrior, Prior
@@ -230,8 +230,7 @@ def sample(
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
                 be integrated at the estimate
     """
-    refuse_spectra(problem, "igpe.uncertainty.sample")
-    refuse_censored(problem, "igpe.uncertainty.sample")
+    refuse(problem, "igpe.uncertainty.sample", "spectra", "censored")
     emcee = _module("emcee")
     require_confidence("sample", confidence)
     require(is_count(steps) and steps >= 10, "sample", "steps", steps, "10 or more")  # noqa: PLR2004

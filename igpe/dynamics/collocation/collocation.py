@@ -29,15 +29,7 @@ from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes, most_elements
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.base import (
-    Profile,
-    is_plain,
-    refuse_censored,
-    refuse_correlated,
-    require_known_sigma,
-    require_numbers,
-    require_plain,
-)
+from igpe.dynamics.shooting.base import Profile, is_plain, refuse, require_plain
 from igpe.dynamics.shooting.refine import put_on_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
@@ -137,10 +129,8 @@ class Collocation(Checked):
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_smooth_and_normal(problem, "Collocation")
-        require_known_sigma(problem, "Collocation")
-        refuse_censored(problem, "Collocation")
-        refuse_correlated(problem, "Collocation")
-        require_numbers(problem, "Collocation.estimate_each")
+        refuse(problem, "Collocation", "estimated sigma", "censored", "correlated")
+        refuse(problem, "Collocation.estimate_each", "weights follow fit")
         guesses = list(profiles_of) or [()] * len(starts)
         return _Correction(self, problem, starts, guesses).estimates() if starts else []
 

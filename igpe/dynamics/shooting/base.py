@@ -203,11 +203,11 @@ def require_plain(
     constraints_too  whether boundary conditions and path constraints are refused as well
     varying_too      whether unknowns that vary with time are
     losses_too       whether losses other than least squares are
-    spectra_too      whether spectra are (`refuse_spectra`)
+    spectra_too      whether spectra are
     raises           Unsupported, naming the method, the feature and the way out
     """
     if spectra_too:
-        refuse_spectra(problem, method)
+        refuse(problem, method, "spectra")
     kept, loss = constraints(problem), type(problem.loss).__name__
     is_plain_loss = problem.loss.is_squares
     is_analysis = method != "igpe.estimate" and method.startswith(("igpe.", "The "))
@@ -279,69 +279,50 @@ def require_spectra(problem: Problem) -> None:
             raise Unsupported(f"Spectra cannot be fitted together with {what}. {remedy}.")
 
 
-def refuse_spectra(problem: Problem, method: str) -> None:
-    """Refuse spectra, whose species' spectra are eliminated by single shooting alone.
+UNSUPPORTED: Mapping[str, tuple[Callable[[Problem], bool], str]] = {
+    "spectra": (
+        lambda p: p.has_spectra,
+        "{} does not support spectra, because it cannot eliminate the unknown pure spectra. Use "
+        "igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations.",
+    ),
+    "weights follow fit": (
+        lambda p: p.weights_follow_fit,
+        "{} needs fixed standard deviations, but those of this problem depend on the fit "
+        "(igpe.Noise, several quantities without standard deviations, or estimated correlations). "
+        "Fix them with problem.weighted(sigma), or use igpe.estimate or "
+        "igpe.SingleShooting().estimate, which support such standard deviations.",
+    ),
+    "estimated sigma": (
+        lambda p: p.sigma_estimated,
+        "{} minimises a sum of squares, but here standard deviations are estimated "
+        "(igpe.EstimatedSigma). Use igpe.estimate, igpe.search.MultiStart or "
+        "igpe.search.IteratedSearch, which maximise the likelihood, or give standard deviations as "
+        "numbers.",
+    ),
+    "censored": (
+        lambda p: p.is_censored,
+        "{} does not support values below a limit of detection (igpe.losses.Censored). "
+        "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict support them.",
+    ),
+    "correlated": (
+        lambda p: p.is_correlated,
+        "{} does not support correlated errors (correlation=). igpe.estimate, "
+        "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict support them.",
+    ),
+}
+"""Feature of a problem -> whether a problem has it, and the refusal of a method, with the way out.
 
-    raises  Unsupported, naming the way out
+Spectra of species are eliminated by single shooting alone."""
+
+
+def refuse(problem: Problem, method: str, *features: str) -> None:
+    """Refuse features of a problem, of `UNSUPPORTED`, that a method does not support.
+
+    raises  Unsupported
     """
-    if problem.has_spectra:
-        raise Unsupported(
-            f"{method} does not support spectra, because it cannot eliminate the unknown pure "
-            "spectra. Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give "
-            "concentrations."
-        )
-
-
-def require_numbers(problem: Problem, method: str) -> None:
-    """Refuse standard deviations that follow the fit where they must be numbers.
-
-    raises  Unsupported, naming the way out
-    """
-    if problem.weights_follow_fit:
-        raise Unsupported(
-            f"{method} needs fixed standard deviations, but those of this problem depend on the "
-            "fit (igpe.Noise, several quantities without standard deviations, or estimated "
-            "correlations). Fix them with problem.weighted(sigma), or use igpe.estimate or "
-            "igpe.SingleShooting().estimate, which support such standard deviations."
-        )
-
-
-def require_known_sigma(problem: Problem, method: str) -> None:
-    """Refuse standard deviations that are estimated where sums of squares are minimised.
-
-    raises  Unsupported, naming the way out
-    """
-    if problem.sigma_estimated:
-        raise Unsupported(
-            f"{method} minimises a sum of squares, but here standard deviations are estimated "
-            "(igpe.EstimatedSigma). Use igpe.estimate, igpe.search.MultiStart or "
-            "igpe.search.IteratedSearch, which "
-            "maximise the likelihood, or give standard deviations as numbers."
-        )
-
-
-def refuse_censored(problem: Problem, method: str) -> None:
-    """Refuse values of which only a limit is known.
-
-    raises  Unsupported, naming the way out
-    """
-    if problem.is_censored:
-        raise Unsupported(
-            f"{method} does not support values below a limit of detection (igpe.losses.Censored). "
-            "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict support them."
-        )
-
-
-def refuse_correlated(problem: Problem, method: str) -> None:
-    """Refuse errors that are not independent.
-
-    raises  Unsupported, naming the way out
-    """
-    if problem.is_correlated:
-        raise Unsupported(
-            f"{method} does not support correlated errors (correlation=). igpe.estimate, "
-            "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict support them."
-        )
+    for has_it, message in (UNSUPPORTED[feature] for feature in features):
+        if has_it(problem):
+            raise Unsupported(message.format(method))
 
 
 def require_bounds(problem: Problem, method: str) -> None:

@@ -62,10 +62,8 @@ from igpe.dynamics.shooting.base import (
     Profile,
     in_deviations,
     limited,
-    refuse_censored,
+    refuse,
     remarks,
-    require_known_sigma,
-    require_numbers,
     require_plain,
     require_start,
     spread_of,
@@ -400,9 +398,8 @@ class IncrementalShooting(Checked):
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """
         require_plain(problem, "IncrementalShooting", constraints_too=True)
-        require_known_sigma(problem, "IncrementalShooting")
-        refuse_censored(problem, "IncrementalShooting")
-        require_numbers(problem, "IncrementalShooting.prepare")
+        refuse(problem, "IncrementalShooting", "estimated sigma", "censored")
+        refuse(problem, "IncrementalShooting.prepare", "weights follow fit")
         exact, rough = self.integrator, self.integrator
         if self.robust:
             rough = dataclasses.replace(

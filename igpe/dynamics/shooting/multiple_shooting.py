@@ -44,12 +44,8 @@ from igpe.dynamics.shooting.base import (
     limited,
     minimises_squares,
     objective_at,
-    refuse_censored,
-    refuse_correlated,
-    refuse_spectra,
+    refuse,
     remarks,
-    require_known_sigma,
-    require_numbers,
     require_start,
     spread_of,
 )
@@ -173,11 +169,8 @@ class MultipleShooting(Checked):
         raises Unsupported for constraints on undetermined variables, ProblemError for
                `unobserved` states that the model does not have
         """
-        refuse_spectra(problem, "MultipleShooting")
-        require_known_sigma(problem, "MultipleShooting")
-        refuse_censored(problem, "MultipleShooting")
-        refuse_correlated(problem, "MultipleShooting")
-        require_numbers(problem, "MultipleShooting.prepare")
+        refuse(problem, "MultipleShooting", "spectra", "estimated sigma", "censored", "correlated")
+        refuse(problem, "MultipleShooting.prepare", "weights follow fit")
         states = list(dict.fromkeys(n for i in problem.instances for n in i.states))
         named = self.unobserved if isinstance(self.unobserved, Mapping) else ()
         if unknown_names := [n for n in named if n not in states]:

@@ -29,8 +29,8 @@ from igpe.dynamics.shooting.base import (
     limited,
     minimises_squares,
     objective_at,
+    refuse,
     remarks,
-    require_numbers,
     require_plain,
     require_start,
     spread_of,
@@ -99,7 +99,7 @@ class SingleShooting:
             problem, "SingleShooting", constraints_too=True, varying_too=False, losses_too=False,
             spectra_too=False,
         )  # fmt: skip
-        require_numbers(problem, "SingleShooting.prepare")
+        refuse(problem, "SingleShooting.prepare", "weights follow fit")
         residuals = Residuals(problem, self.integrator)
         # A likelihood does not tell whether a fit is bad.
         restarts = ONCE if problem.sigma_estimated else self.restarts

@@ -15,7 +15,7 @@ import pandas as pd
 
 from igpe.core.errors import DataError, ModelError, Unsupported
 from igpe.core.files import write
-from igpe.dynamics.shooting.base import constraints, refuse_spectra
+from igpe.dynamics.shooting.base import constraints, refuse
 from igpe.dynamics.simulation import values_of
 from igpe.equations.compiled import compiled
 from igpe.equations.reading.pieces import of_time
@@ -77,7 +77,7 @@ def to_petab(
 
 def _refuse(problem: Problem) -> None:
     """Raise Unsupported for what PEtab does not know."""
-    refuse_spectra(problem, "igpe.petab")
+    refuse(problem, "igpe.petab", "spectra")
     laws = [n for n, p in problem.priors.items() if isinstance(p, Prior) and p.scale != "lin"]
     box = problem.unknowns
     bounds = {n: (lo, up) for n, lo, up in zip(box.names, box.lower, box.upper, strict=True)}

@@ -18,14 +18,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import IgpeError, Unsupported
-from igpe.dynamics.shooting.base import (
-    refuse_censored,
-    refuse_correlated,
-    require_bounds,
-    require_known_sigma,
-    require_numbers,
-    require_plain,
-)
+from igpe.dynamics.shooting.base import refuse, require_bounds, require_plain
 from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
 from igpe.equations.compiled import compiled, require_smooth_and_normal
 from igpe.equations.operations import Graph, UnknownOperation
@@ -125,8 +118,8 @@ def posed(problem: Problem) -> Dynamic:
     """
     require_plain(problem, "igpe.certify", constraints_too=True)
     require_smooth_and_normal(problem, "igpe.certify")
-    for require in (require_known_sigma, refuse_censored, refuse_correlated, require_numbers):
-        require(problem, "igpe.certify")
+    given = "estimated sigma", "censored", "correlated", "weights follow fit"
+    refuse(problem, "igpe.certify", *given)
     require_bounds(problem, "igpe.certify")
     runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
     box = problem.box
