@@ -2,9 +2,8 @@
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_ndtr
 
@@ -158,13 +157,7 @@ def test_cells_may_bring_their_limits():
 def test_an_experiment_with_all_values_below_the_limit_bounds_its_growth():
     """The same estimate as from a direct minimum of -2 log likelihood."""
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.L, m.r = pyo.Var(m.t), pyo.Var(bounds=(-3, 3))
-        m.dL = dae.DerivativeVar(m.L)
-        m.grown = pyo.Constraint(m.t, rule=lambda m, t: m.dL[t] == m.r * m.L[t])
-        return m
+    model = ode({"L": lambda m, t: m.r * m.L[t]}, r=(-3, 3))
 
     times, high = np.arange(1.0, 5.0), np.array([1.5, 2.3, 3.6, 5.9])
     given = {"start_time": 0.0, "sigma": {"L": Censored(0.5, below=0.7)}}

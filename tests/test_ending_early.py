@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from zoo import ZOO
 
 import igpe
@@ -415,14 +415,7 @@ def test_a_time_limit_that_is_none_is_refused(wrong):
 
 
 def test_a_design_keeps_the_best_experiment(monkeypatch):
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(0.1, 2.0))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
-        return m
+    model = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0.1, 2.0))
 
     data = pd.DataFrame({"time": [0.5, 1.0, 2.0], "x": [0.6, 0.37, 0.14]})
     run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -29,15 +30,8 @@ pytestmark = pytest.mark.thorough
 TIMES = np.linspace(0.1, 4.0, 30)
 
 
-def swinging(times):
-    """x = a sin(w t): many local optima in w."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x = pyo.Var(m.t)
-    m.dx = dae.DerivativeVar(m.x)
-    m.a, m.w = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.01, 20))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.a * m.w * pyo.cos(m.w * t))
-    return m
+swinging = ode({"x": lambda m, t: m.a * m.w * pyo.cos(m.w * t)}, a=(0.1, 5), w=(0.01, 20))
+"""x = a sin(w t): many local optima in w."""
 
 
 def problem(values):
@@ -201,16 +195,12 @@ def test_incremental_shooting_of_much_work_ends(posed, monkeypatch):
     assert (after.best, after.paths) == (steps.best, steps.paths)
 
 
-def passing_through(times):
-    """a -> b -> : with b alone measured algebra reaches nothing."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
-    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
-    m.k, m.l = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0.01, 10))
-    m.first = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k * m.a[t])
-    m.second = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == m.k * m.a[t] - m.l * m.b[t])
-    return m
+passing_through = ode(
+    {"a": lambda m, t: -m.k * m.a[t], "b": lambda m, t: m.k * m.a[t] - m.l * m.b[t]},
+    k=(0.01, 10),
+    l=(0.01, 10),
+)
+"""a -> b -> : with b alone measured algebra reaches nothing."""
 
 
 @pytest.mark.slow
@@ -263,19 +253,16 @@ def test_a_chaotic_system_is_followed_by_multiple_shooting():
     assert not any("scattered starts" in note for note in result.notes)
 
 
-def forced(times):
-    """Driven by sin(p t)^2, of which the first searches find aliases."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
-    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
-    m.a, m.b = pyo.Var(bounds=(0.05, 20)), pyo.Var(bounds=(0.05, 40))
-    m.p = pyo.Var(bounds=(0.2, 80))
-    m.of_x = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dx[t] == -m.a * m.x[t] + m.b * pyo.sin(m.p * t) ** 2
-    )
-    m.of_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.x[t] - m.a * m.y[t] / 3)
-    return m
+forced = ode(
+    {
+        "x": lambda m, t: -m.a * m.x[t] + m.b * pyo.sin(m.p * t) ** 2,
+        "y": lambda m, t: m.x[t] - m.a * m.y[t] / 3,
+    },
+    a=(0.05, 20),
+    b=(0.05, 40),
+    p=(0.2, 80),
+)
+"""Driven by sin(p t)^2, of which the first searches find aliases."""
 
 
 @pytest.mark.slow

@@ -11,10 +11,9 @@ import lotka_volterra_iss
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay
-from pyomo import dae
+from ode import ode
 from zoo import ZOO
 
 import igpe
@@ -96,13 +95,7 @@ def test_a_model_of_a_notebook_travels(name, opened):
     """Neither its builder nor its method is in a module."""
     rate = 1.0
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0.1, 5))
-        m.dA = dae.DerivativeVar(m.A)
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -rate * m.k * m.A[t])
-        return m
+    model = ode({"A": lambda m, t: -rate * m.k * m.A[t]}, k=(0.1, 5))
 
     class Halved:
         def estimate(self, problem, start, profiles=()):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 
@@ -404,16 +405,7 @@ def test_a_search_ends_at_its_allowance_and_says_so(twins, monkeypatch, limit, v
 def _rippled():
     """x' = -a^2 (1 + cos 3000 t) x: a and -a are alike, a thousand steps between two outputs."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.a = pyo.Var(bounds=(-2, 2))
-        m.law = pyo.Constraint(
-            m.t, rule=lambda m, t: m.dx[t] == -(m.a**2) * (1 + pyo.cos(3000 * t)) * m.x[t]
-        )
-        return m
+    build = ode({"x": lambda m, t: -(m.a**2) * (1 + pyo.cos(3000 * t)) * m.x[t]}, a=(-2, 2))
 
     t = np.linspace(0, 1, 5)
     data = pd.DataFrame({"time": t, "x": np.exp(-0.64 * t)})
@@ -563,14 +555,7 @@ def test_where_no_ridge_is_there_are_no_wells():
 def _decay():
     """x' = -k x, measured so inexactly that k has an error of some 50 %."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(0.01, 10))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
-        return m
+    build = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0.01, 10))
 
     t = np.linspace(0, 2, 11)
     x = np.exp(-0.64 * t) + 0.5 * np.random.default_rng(0).normal(size=len(t))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -17,15 +18,8 @@ from igpe.uncertainty.profile import ParameterProfile, Profiles, followed
 TIMES = np.linspace(0.1, 5, 25)
 
 
-def enzyme(times):
-    """Michaelis and Menten."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.S = pyo.Var(m.t)
-    m.dS = dae.DerivativeVar(m.S)
-    m.V, m.K = pyo.Var(bounds=(0.01, 1000)), pyo.Var(bounds=(0.01, 1000))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dS[t] == -m.V * m.S[t] / (m.K + m.S[t]))
-    return m
+enzyme = ode({"S": lambda m, t: -m.V * m.S[t] / (m.K + m.S[t])}, V=(0.01, 1000), K=(0.01, 1000))
+"""Michaelis and Menten."""
 
 
 def problem(start, speed=0.5, seed=1):
@@ -154,17 +148,11 @@ def test_what_only_bounds_of_others_end_stays_undetermined(others, remark):
 def test_a_product_that_only_the_first_order_shows_is_said():
     """igpe.check cannot say so: it knows no switches that states move."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.a, m.b = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.1, 5))
-        m.go = pyo.Constraint(
-            m.t,
-            rule=lambda m, t: m.dx[t] == -m.a * m.b * m.x[t] * pyo.Expr_if(m.x[t] > 0.4, 1, 0.5),
-        )
-        return m
+    build = ode(
+        {"x": lambda m, t: -m.a * m.b * m.x[t] * pyo.Expr_if(m.x[t] > 0.4, 1, 0.5)},
+        a=(0.1, 5),
+        b=(0.1, 5),
+    )
 
     times = np.linspace(0, 2, 12)
     exact = np.where(times < 0.9163, np.exp(-times), 0.4 * np.exp(-0.5 * (times - 0.9163)))
@@ -211,17 +199,11 @@ def test_an_unknown_whose_interval_ends_at_a_bound_but_for_rounding_is_uncertain
     assert "V uncertain" in open_ended.verdict["parameters"]
 
 
-def relaxation(times):
-    """van der Pol with mu near 100: rests, and jumps at times that mu moves."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.y, m.mu = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(50, 200))
-    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
-    m.go_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.y[t])
-    m.go_y = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dy[t] == m.mu * (1 - m.x[t] ** 2) * m.y[t] - m.x[t]
-    )
-    return m
+relaxation = ode(
+    {"x": lambda m, t: m.y[t], "y": lambda m, t: m.mu * (1 - m.x[t] ** 2) * m.y[t] - m.x[t]},
+    mu=(50, 200),
+)
+"""van der Pol with mu near 100: rests, and jumps at times that mu moves."""
 
 
 @pytest.mark.slow
@@ -243,20 +225,13 @@ def test_an_interval_that_is_certainly_too_short_is_made_by_profile():
     assert mu.upper - mu.lower > 0.1
 
 
-def oral(times):
-    """One compartment after an oral dose: ka and ke exchange their values."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.G, m.C = pyo.Var(m.t), pyo.Var(m.t)
-    m.dG, m.dC = dae.DerivativeVar(m.G), dae.DerivativeVar(m.C)
-    m.ka, m.ke, m.V = (
-        pyo.Var(bounds=(0.01, 10)),
-        pyo.Var(bounds=(0.01, 10)),
-        pyo.Var(bounds=(0.1, 100)),
-    )
-    m.go_G = pyo.Constraint(m.t, rule=lambda m, t: m.dG[t] == -m.ka * m.G[t])
-    m.go_C = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.ka * m.G[t] / m.V - m.ke * m.C[t])
-    return m
+oral = ode(
+    {"G": lambda m, t: -m.ka * m.G[t], "C": lambda m, t: m.ka * m.G[t] / m.V - m.ke * m.C[t]},
+    ka=(0.01, 10),
+    ke=(0.01, 10),
+    V=(0.1, 100),
+)
+"""One compartment after an oral dose: ka and ke exchange their values."""
 
 
 @pytest.mark.slow
@@ -277,17 +252,14 @@ def test_unknowns_that_only_the_first_order_leaves_open_have_profiles():
     assert result.to_frame().loc["V", "upper"] < 20
 
 
-def brusselator(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.X, m.Y = pyo.Var(m.t), pyo.Var(m.t)
-    m.dX, m.dY = dae.DerivativeVar(m.X), dae.DerivativeVar(m.Y)
-    m.a, m.b = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.1, 8))
-    m.of_x = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dX[t] == m.a - (m.b + 1) * m.X[t] + m.X[t] ** 2 * m.Y[t]
-    )
-    m.of_y = pyo.Constraint(m.t, rule=lambda m, t: m.dY[t] == m.b * m.X[t] - m.X[t] ** 2 * m.Y[t])
-    return m
+brusselator = ode(
+    {
+        "X": lambda m, t: m.a - (m.b + 1) * m.X[t] + m.X[t] ** 2 * m.Y[t],
+        "Y": lambda m, t: m.b * m.X[t] - m.X[t] ** 2 * m.Y[t],
+    },
+    a=(0.1, 5),
+    b=(0.1, 8),
+)
 
 
 @pytest.mark.slow
@@ -322,14 +294,7 @@ def test_an_interval_that_is_long_on_one_side_determines_nothing():
     assert "K uncertain" in replace(result, estimates=(*others, long)).verdict["parameters"]
 
 
-def power_law(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k, m.n = pyo.Var(bounds=(1e-4, 100)), pyo.Var(bounds=(0.5, 2))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] ** m.n)
-    return m
+power_law = ode({"A": lambda m, t: -m.k * m.A[t] ** m.n}, k=(1e-4, 100), n=(0.5, 2))
 
 
 def test_one_degree_of_freedom_determines_nothing():

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from zoo import ZOO
 
@@ -395,15 +396,11 @@ def test_how_many_starts_agree_where_there_is_one_candidate(chain):
 def test_what_step_4_said_of_values_that_step_5_changed_is_not_said(monkeypatch, is_limited):
     """Held at the smoothed start value, the rest of the unknowns fits badly at first."""
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.C = pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dC = dae.DerivativeVar(m.A), dae.DerivativeVar(m.C)
-        m.k, m.q = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] * m.C[t])
-        m.loss = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == -m.q * m.C[t])
-        return m
+    model = ode(
+        {"A": lambda m, t: -m.k * m.A[t] * m.C[t], "C": lambda m, t: -m.q * m.C[t]},
+        k=(0, 5),
+        q=(0, 5),
+    )
 
     times = np.linspace(0, 4, 9)
     exact = np.exp(-2.0 * (1 - np.exp(-times)))
@@ -433,14 +430,7 @@ def test_a_parameter_on_its_bound(on_bound):
 
 
 def test_a_parameter_in_no_equation_is_named():
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.k, m.unused = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 1))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
-        return m
+    model = ode({"A": lambda m, t: -m.k * m.A[t]}, k=(0, 10), unused=(0, 1))
 
     times = np.linspace(0.2, 2.0, 8)
     data = pd.DataFrame({"time": times, "A": np.exp(-times)})

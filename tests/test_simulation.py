@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from zoo import ZOO
 
@@ -39,15 +40,8 @@ def test_what_is_held_needs_no_value():
         pd.testing.assert_frame_equal(igpe.simulate(problem, given, [1.0]), whole)
 
 
-def explosion(times):
-    """dx/dt = k x^2, x(0) = 1: infinite at t = 1/k."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x = pyo.Var(m.t)
-    m.dx = dae.DerivativeVar(m.x)
-    m.k = pyo.Var(bounds=(0, 5))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * m.x[t] ** 2)
-    return m
+explosion = ode({"x": lambda m, t: m.k * m.x[t] ** 2}, k=(0, 5))
+"""dx/dt = k x^2, x(0) = 1: infinite at t = 1/k."""
 
 
 def drained(times):
@@ -174,16 +168,7 @@ def test_values_and_times_that_are_none_are_refused(values, times, says):
 def test_what_a_parameter_of_zero_multiplies_need_have_no_value(method):
     """0 log(x) at x = 0."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k, m.r = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
-        m.rate = pyo.Constraint(
-            m.t, rule=lambda m, t: m.dx[t] == m.r + m.k * m.x[t] * pyo.log(m.x[t])
-        )
-        return m
+    build = ode({"x": lambda m, t: m.r + m.k * m.x[t] * pyo.log(m.x[t])}, k=(0, 5), r=(0, 5))
 
     data = pd.DataFrame({"time": [0.5, 2.0], "x": [1.0, 2.0]})
     run = igpe.Experiment(data, start={"x": 0.0}, start_time=0.0)
@@ -192,14 +177,7 @@ def test_what_a_parameter_of_zero_multiplies_need_have_no_value(method):
     assert found["x"].to_numpy() == pytest.approx([2.0], rel=1e-6)
 
 
-def oscillator(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.v, m.w = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(5, 7))
-    m.dx, m.dv = dae.DerivativeVar(m.x), dae.DerivativeVar(m.v)
-    m.of_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.w * m.v[t])
-    m.of_v = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -m.w * m.x[t])
-    return m
+oscillator = ode({"x": lambda m, t: m.w * m.v[t], "v": lambda m, t: -m.w * m.x[t]}, w=(5, 7))
 
 
 def test_curves_of_a_result_have_points_enough_for_oscillations():

@@ -13,6 +13,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from deeds import kept, soon
+from ode import ode
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -944,13 +945,7 @@ def test_a_parameter_that_follows_the_grid_is_named_though_the_fit_is_good():
 
 
 def test_time_is_no_set_in_space():
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t, m.k = dae.ContinuousSet(initialize=times), pyo.Var(bounds=(0, 5))
-        m.x = pyo.Var(m.t)
-        m.x_t = dae.DerivativeVar(m.x)
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.x_t[t] == -m.k * m.x[t])
-        return m
+    build = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0, 5))
 
     run = igpe.Experiment(pd.DataFrame({"time": [1.0, 2.0], "x": 0.5}), start={"x": 1.0})
     with pytest.raises(igpe.errors.ModelError, match=r"must be time.*Leave time out of"):

@@ -3,9 +3,8 @@
 import casadi as ca
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 
 import igpe
 from igpe.algebraic.base import Contribution, Regression
@@ -127,15 +126,8 @@ def test_an_answer_leaves_the_same_optimum_out_of_the_others():
     assert route_result(TWINS, [one], said, 0.0).others == ()
 
 
-def symmetric(times):
-    """x' = a b - (a + b) x: a and b may change places, slope by slope and on the dynamics."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x = pyo.Var(m.t)
-    m.dx = dae.DerivativeVar(m.x)
-    m.a, m.b = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.1, 5))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.a * m.b - (m.a + m.b) * m.x[t])
-    return m
+symmetric = ode({"x": lambda m, t: m.a * m.b - (m.a + m.b) * m.x[t]}, a=(0.1, 5), b=(0.1, 5))
+"""x' = a b - (a + b) x: a and b may change places, slope by slope and on the dynamics."""
 
 
 def run(routes):
@@ -173,16 +165,8 @@ def test_what_the_settings_have_no_room_for_is_said():
     assert any("2 other local optima from step 3 came close" in n for n in few.notes)
 
 
-def lopsided(times):
-    """x tells k up to its sign, y tells the sign weakly."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
-    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
-    m.k = pyo.Var(bounds=(-2, 2))
-    m.rate_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -(m.k**2) * m.x[t])
-    m.rate_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == 0.005 * m.k)
-    return m
+lopsided = ode({"x": lambda m, t: -(m.k**2) * m.x[t], "y": lambda m, t: 0.005 * m.k}, k=(-2, 2))
+"""x tells k up to its sign, y tells the sign weakly."""
 
 
 @pytest.mark.parametrize(("factor", "further"), [(1.01, 0), (3.0, 1)])

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from zoo import ZOO
 
 import igpe
@@ -125,15 +124,11 @@ def test_shooting_corrects_what_is_left_when_collocation_has_worked_enough(monke
 def test_a_state_that_dies_out_over_hundreds_of_decades(spread):
     """Measurements down to 1e-217 and 0: collocation has no answer there."""
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-        m.k1, m.k2 = pyo.Var(bounds=(1e-3, 1e3)), pyo.Var(bounds=(1e-3, 1e3))
-        m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-        m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
-        return m
+    model = ode(
+        {"A": lambda m, t: -m.k1 * m.A[t], "B": lambda m, t: m.k1 * m.A[t] - m.k2 * m.B[t]},
+        k1=(1e-3, 1e3),
+        k2=(1e-3, 1e3),
+    )
 
     times = np.linspace(0, 50, 9)[1:]
     a, b = np.exp(-80.0 * times), 80 / 79.9 * (np.exp(-0.1 * times) - np.exp(-80.0 * times))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 
 from igpe.core.errors import Unsupported
@@ -56,15 +57,7 @@ def chain(times):
     return m
 
 
-def spring(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.v = pyo.Var(m.t), pyo.Var(m.t)
-    m.dx, m.dv = dae.DerivativeVar(m.x), dae.DerivativeVar(m.v)
-    m.w = pyo.Var(bounds=(0.1, 20.0))
-    m.moves = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.v[t])
-    m.springs = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -(m.w**2) * m.x[t])
-    return m
+spring = ode({"x": lambda m, t: m.v[t], "v": lambda m, t: -(m.w**2) * m.x[t]}, w=(0.1, 20.0))
 
 
 def periodic(times):

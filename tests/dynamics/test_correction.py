@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from scipy.linalg import expm
 
@@ -135,14 +136,7 @@ def test_starts_that_fit_better_than_one_share_of_all_ranges_are_kept(chain):
 
 
 def test_without_bounds_there_are_no_shares():
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-        m.k = pyo.Var(bounds=(0, None))
-        m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
-        return m
+    build = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0, None))
 
     data = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": [1.0, 0.4, 0.1]})
     problem = igpe.Problem(

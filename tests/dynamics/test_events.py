@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 
 import igpe
@@ -541,13 +542,7 @@ def test_stretches_between_switches_count_as_work():
 def test_a_dose_at_the_start_gives_a_slope_its_value():
     """As sqrt(A - 1) with A = 0 before a dose of 2: the check before the search must not refuse."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t, m.k = dae.ContinuousSet(initialize=times), pyo.Var(bounds=(0.01, 5))
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * pyo.sqrt(m.A[t] - 1))
-        return m
+    build = ode({"A": lambda m, t: -m.k * pyo.sqrt(m.A[t] - 1)}, k=(0.01, 5))
 
     given = {"start": {"A": 0.0}, "start_time": 0.0, "events": [Event(at=0.0, add={"A": 2.0})]}
     run = igpe.Experiment(pd.DataFrame({"time": [0.5, 1.0], "A": [1.9, 1.8]}), **given)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.special import erf
 
 import igpe
@@ -21,15 +21,10 @@ def fed(t, width):
 def problem(width):
     """A feed k exp(-((t - 0.5) / width)^2) and nothing else, for k = 2 / width."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.y, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 10 / width), initialize=1.0)
-        m.dy = dae.DerivativeVar(m.y)
-        m.rate = pyo.Constraint(
-            m.t, rule=lambda m, t: m.dy[t] == m.k * pyo.exp(-(((t - 0.5) / width) ** 2))
-        )
-        return m
+    build = ode(
+        {"y": lambda m, t: m.k * pyo.exp(-(((t - 0.5) / width) ** 2))},
+        k={"bounds": (0, 10 / width), "initialize": 1.0},
+    )
 
     table = pd.DataFrame({"time": TIMES, "y": 2 / width * fed(TIMES, width)})
     run = igpe.Experiment(table, start={"y": 0.0}, sigma={"y": 0.01})

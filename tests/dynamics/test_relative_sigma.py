@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.optimize import least_squares, minimize
 from scipy.stats import t as student
 
@@ -18,16 +17,12 @@ TRUTH = {"k1": 0.7, "k2": 1.3}
 START = {"a": 100.0, "b": 0.0}
 
 
-def series(times):
-    """A trace b of what becomes of a: four orders of magnitude apart."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
-    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
-    m.k1, m.k2 = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0.01, 10))
-    m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k1 * m.a[t])
-    m.of_b = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == 1e-3 * m.k1 * m.a[t] - m.k2 * m.b[t])
-    return m
+series = ode(
+    {"a": lambda m, t: -m.k1 * m.a[t], "b": lambda m, t: 1e-3 * m.k1 * m.a[t] - m.k2 * m.b[t]},
+    k1=(0.01, 10),
+    k2=(0.01, 10),
+)
+"""A trace b of what becomes of a: four orders of magnitude apart."""
 
 
 def exact(times, k1, k2):

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from zoo import ZOO
 
 import igpe
@@ -18,15 +17,8 @@ CASE = {case.name: case for case in ZOO}
 OMEGA = 2 * np.pi
 
 
-def oscillator(times):
-    """x'' = -w^2 x."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.v, m.w = pyo.Var(m.t), pyo.Var(m.t), pyo.Var()
-    m.dx, m.dv = dae.DerivativeVar(m.x), dae.DerivativeVar(m.v)
-    m.position = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.v[t])
-    m.force = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -(m.w**2) * m.x[t])
-    return m
+oscillator = ode({"x": lambda m, t: m.v[t], "v": lambda m, t: -(m.w**2) * m.x[t]}, w=(None, None))
+"""x'' = -w^2 x."""
 
 
 def seldom(sigma, bounds):
@@ -111,13 +103,7 @@ def test_places_that_came_before_are_left_out():
 def test_from_zero_where_nothing_moves_the_search_goes_elsewhere():
     """x' = k^2 ...: no residual depends on k at 0."""
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.k = pyo.Var(m.t), pyo.Var()
-        m.dx = dae.DerivativeVar(m.x)
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k**2 - 0.1 * m.x[t])
-        return m
+    model = ode({"x": lambda m, t: m.k**2 - 0.1 * m.x[t]}, k=(None, None))
 
     t = np.linspace(1, 10, 10)
     table = pd.DataFrame({"time": t, "x": 5 * (1 - np.exp(-0.1 * t))})

@@ -1,31 +1,19 @@
 """Small models whose best designs are known."""
 
 import pyomo.environ as pyo
+from ode import ode
 from pyomo import dae
 
-
-def decay(times):
-    """dA/dt = -k A."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(0, 10))
-    m.A0 = pyo.Var(bounds=(0, 10))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
-    return m
+decay = ode({"A": lambda m, t: -m.k * m.A[t]}, k=(0, 10), A0=(0, 10))
+"""dA/dt = -k A."""
 
 
-def consecutive(times):
-    """A -> B -> C."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
-    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
-    return m
+consecutive = ode(
+    {"A": lambda m, t: -m.k1 * m.A[t], "B": lambda m, t: m.k1 * m.A[t] - m.k2 * m.B[t]},
+    k1=(0, 5),
+    k2=(0, 5),
+)
+"""A -> B -> C."""
 
 
 def enzyme(times):
@@ -74,24 +62,9 @@ def product(times):
     return m
 
 
-def line(times):
-    """y = a + b t."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.y = pyo.Var(m.t)
-    m.dy = dae.DerivativeVar(m.y)
-    m.a, m.b = pyo.Var(bounds=(-5, 5)), pyo.Var(bounds=(-5, 5))
-    m.free_a = pyo.Var()
-    m.slope = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.b)
-    return m
+line = ode({"y": lambda m, t: m.b}, a=(-5, 5), b=(-5, 5), free_a=(None, None))
+"""y = a + b t."""
 
 
-def explosion(times):
-    """dA/dt = k A²: infinite at t = 1 / (k A0)."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(0, 5))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.k * m.A[t] ** 2)
-    return m
+explosion = ode({"A": lambda m, t: m.k * m.A[t] ** 2}, k=(0, 5))
+"""dA/dt = k A²: infinite at t = 1 / (k A0)."""

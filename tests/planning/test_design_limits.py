@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -248,14 +249,7 @@ def test_free_times_are_better_than_those_of_a_grid():
 def test_a_free_time_is_the_optimum_of_the_formula():
     """A decay from a known start tells most of its rate at the time 1/k."""
 
-    def decay(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.k = pyo.Var(bounds=(0.01, 10))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
-        return m
+    decay = ode({"A": lambda m, t: -m.k * m.A[t]}, k=(0.01, 10))
 
     nothing = P.ProblemWithoutData(decay, ["k"], ["A"], 10.0, start={"A": 1.0})
     times = P.Sampling((0.0, 10.0), at_most=1, free=True)

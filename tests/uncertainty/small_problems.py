@@ -3,21 +3,15 @@
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
-from pyomo import dae
+from ode import ode
 
 import igpe
 
 TIMES = np.linspace(0.5, 5.0, 10)
 
 
-def line_model(times):
-    """dA/dt = k: linear in all unknowns, so that every textbook formula is exact."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(-10, 10))
-    m.dA = dae.DerivativeVar(m.A)
-    m.slope = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.k)
-    return m
+line_model = ode({"A": lambda m, t: m.k}, k=(-10, 10))
+"""dA/dt = k: linear in all unknowns, so that every textbook formula is exact."""
 
 
 def line(sigma=0.2, seed=1, runs=1, **settings):
@@ -46,15 +40,8 @@ def kept_line(sigma=0.2):
     return igpe.Problem(model, parameters=["k"], experiments=line(sigma).experiments)
 
 
-def product_model(times):
-    """dA/dt = -k1 k2 A: only the product is known."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k1, m.k2 = pyo.Var(bounds=(0.1, 10)), pyo.Var(bounds=(0.01, 100))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.k2 * m.A[t])
-    return m
+product_model = ode({"A": lambda m, t: -m.k1 * m.k2 * m.A[t]}, k1=(0.1, 10), k2=(0.01, 100))
+"""dA/dt = -k1 k2 A: only the product is known."""
 
 
 def product():
@@ -69,17 +56,8 @@ def product():
 PRODUCT_NEAR = {"k1": 1.0, "k2": 0.5}
 
 
-def hump_model(times):
-    """dA/dt = cos(w) - A: several w fit alike, one best."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.w = pyo.Var(bounds=(-3, 3))
-    m.rate = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dA[t] == m.w**4 / 4 - m.w**2 / 2 + 0.1 * m.w - m.A[t]
-    )
-    return m
+hump_model = ode({"A": lambda m, t: m.w**4 / 4 - m.w**2 / 2 + 0.1 * m.w - m.A[t]}, w=(-3, 3))
+"""dA/dt = cos(w) - A: several w fit alike, one best."""
 
 
 def hump():

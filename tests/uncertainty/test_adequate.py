@@ -22,7 +22,7 @@ RATES = {"T300": 0.35, "T320": 0.5, "T340": 0.7}
 
 def decay_model(times):
     m = line_model(times)
-    m.del_component(m.slope)
+    m.del_component(m.rate_A)
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
     return m
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
 from michaelis_menten import decay
+from ode import ode
 from one_state import one_state
-from pyomo import dae
 from scipy import stats
 from scipy.special import lambertw
 from small_problems import TIMES, line
@@ -155,13 +154,7 @@ def with_correlated_errors(**given):
     data = pd.DataFrame({"time": times, "x": 1.0 + times + 0.1 * np.array(errors)})
     run = igpe.Experiment(data, start={"x": igpe.Unknown(0, 2)}, sigma=0.1)
 
-    def model(t):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=t)
-        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 2))
-        m.dx = dae.DerivativeVar(m.x)
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k)
-        return m
+    model = ode({"x": lambda m, t: m.k}, k=(0, 2))
 
     return igpe.Problem(model, parameters=["k"], experiments=run, **given)
 

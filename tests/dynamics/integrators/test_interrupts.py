@@ -7,10 +7,9 @@ import time
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, simulation
-from pyomo import dae
+from ode import ode
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.lock_step import LockStep
@@ -24,15 +23,7 @@ LONG = 6.0  # s that a run would take on the processor of the test, whatever it 
 def oscillator(method):
     """x'' = -w^2 x, with steps for any w."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.v = pyo.Var(m.t), pyo.Var(m.t)
-        m.dx, m.dv = dae.DerivativeVar(m.x), dae.DerivativeVar(m.v)
-        m.w = pyo.Var()
-        m.place = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.v[t])
-        m.speed = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -(m.w**2) * m.x[t])
-        return m
+    build = ode({"x": lambda m, t: m.v[t], "v": lambda m, t: -(m.w**2) * m.x[t]}, w=(None, None))
 
     times = np.linspace(1.0, 10.0, 10)
     run = Experiment(

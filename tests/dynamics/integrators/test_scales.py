@@ -5,6 +5,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, simulation
+from ode import ode
 from pyomo import dae
 from scipy.optimize import brentq
 
@@ -77,15 +78,11 @@ def test_what_rests_moves_nothing_even_where_the_slope_is_infinite(method):
 
 @every_method
 def test_a_reaction_of_unknown_order_that_starts_at_nothing(method):
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-        m.k, m.n = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0.5, 3))
-        m.fall = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -2 * m.A[t])
-        m.rise = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == 2 * m.A[t] - m.k * m.B[t] ** m.n)
-        return m
+    build = ode(
+        {"A": lambda m, t: -2 * m.A[t], "B": lambda m, t: 2 * m.A[t] - m.k * m.B[t] ** m.n},
+        k=(0, 5),
+        n=(0.5, 3),
+    )
 
     times = np.linspace(0.0, 4.0, 5)
     run = Experiment(
