@@ -144,7 +144,7 @@ def moved_unknowns(problem: Problem, seed: int) -> BoolArray | None:
         own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
         dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
         times = np.unique(np.concatenate([dense, *own]))
-        simulation = INTEGRATOR.simulation(ivp, times, sensitivities=True)
+        simulation = integrator.simulation(ivp, times, sensitivities=True)
         # (n_times, n_measured) when each quantity is measured, or known over time
         seen = [times <= t[-1] if len(t) >= FEWEST_TIMES else np.isin(times, t) for t in own]
         runs.append((simulation, [names.index(n) for n in ivp.unknowns], np.stack(seen, 1)))
