@@ -24,7 +24,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
-from igpe.equations.elimination import InPlace
+from igpe.equations.elimination import AtPoint, InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 FiveArrays: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
@@ -213,11 +213,13 @@ class Consistent:
         known = ca.vertcat(system.tau, system.x, system.p)
         y, y_s = system.z[: self.n_y], system.z[self.n_y :]
         g, varied = system.alg[: self.n_y], system.alg[self.n_y :]
-        self._g: Any = ca.Function("g", [y, known], [g, ca.jacobian(g, y)])
+        both = [ca.densify(e) for e in (g, ca.jacobian(g, y))]
+        self._g = AtPoint(ca.Function("g", [y, known], both))
         if y_s.numel() == 0:
             return
         linear = [ca.jacobian(varied, y_s), ca.substitute(varied, y_s, ca.SX.zeros(y_s.numel()))]
-        self._linear: Any = ca.Function("linear", [system.z, known], linear)
+        rows = [ca.densify(e) for e in linear]
+        self._linear = AtPoint(ca.Function("linear", [system.z, known], rows))
 
     def __call__(self, x: FloatArray, z: FloatArray, p: FloatArray) -> FloatArray | None:
         """(n_z,) consistent values near z where a piece begins, or None if none were found."""
@@ -292,12 +294,12 @@ class Consistent:
 
     def _evaluate(self, y: FloatArray, known: FloatArray) -> tuple[FloatArray, FloatArray]:
         g, slope = self._g(y, known)
-        return np.asarray(g).ravel(), np.asarray(slope)
+        return g.ravel(), slope
 
     def _with_sensitivities(self, y: FloatArray, size: int, known: FloatArray) -> FloatArray | None:
         z = np.concatenate([y, np.zeros(size - self.n_y)])
         if size > self.n_y:
-            matrix, constant = (np.asarray(v) for v in self._linear(z, known))
+            matrix, constant = self._linear(z, known)
             if not (np.isfinite(matrix).all() and np.isfinite(constant).all()):
                 return None
             z[self.n_y :] = np.linalg.lstsq(matrix, -constant.ravel(), rcond=None)[0]

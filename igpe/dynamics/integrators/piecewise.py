@@ -24,6 +24,7 @@ from igpe.dynamics.integrators.augmented import (
 from igpe.dynamics.integrators.base import (
     Integrator,
     Intervals,
+    Needed,
     Shots,
     Trajectory,
     needed,
@@ -85,13 +86,17 @@ class PiecewiseIntervals(Intervals):
 
     method: Piecewise
     made: dict[tuple[bool, bool], "_System"] = field(default_factory=dict)
+    _needed: list[Needed] = field(default_factory=list)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         self.check_shapes(starts, q)
         if isinstance(here := self.cut.at(q), str):
             return self.nothing(None if derivatives else 0, here)
-        some, system = needed(self.ivp), self._system(free=True, derivatives=derivatives)
+        system = self._system(free=True, derivatives=derivatives)
+        if not self._needed:  # kept, as there are many between events
+            self._needed.append(needed(self.ivp))
+        some = self._needed[0]
         shots = self.nothing(len(self.ivp.states) + len(some.places) if derivatives else 0, "")
         runs, steps = [], np.zeros((len(starts), 2), dtype=np.intp)
         for k, start in enumerate(starts):
