@@ -202,14 +202,19 @@ GRAZING = 1e-6  # of a gap's size in the whole horizon: slower crossings are non
 DIP = 0.5  # share of a gap that it may lose between two places before it is looked at closely
 HALVINGS = 40
 CLOSE = 1e-6  # of the bracket: after so small a step of Newton's method its square is left
+CLOSELY = 1e-4  # the same where the step is one of Halley's method, which leaves its cube
 
 
 def root(
-    function: Callable[[float], tuple[float, float]], low: float, high: float, time: float
+    function: Callable[[float], tuple[float, float]],
+    low: float,
+    high: float,
+    time: float,
+    bend: Callable[[float], float] | None = None,
 ) -> float:
     """Where a function with slope, positive at `low`, becomes 0: by Newton's steps, or halving.
 
-    time  where to look first
+    time  where to look first;  bend: about the second derivative there, if it is known
     It ends where errors of integration are larger than what is left.
     """
     width, exact = high - low, 4 * float(np.finfo(float).eps) * max(abs(low), abs(high))
@@ -217,7 +222,10 @@ def root(
         value, rate = function(time)
         low, high = (time, high) if value > 0 else (low, time)
         step = -value / rate if rate < 0 else np.inf
-        if abs(step) <= max(CLOSE * width, exact):
+        is_near = bend is not None and abs(step) <= CLOSELY * width
+        if bend is not None and is_near:
+            step -= bend(time) / (2 * rate) * step**2
+        if is_near or abs(step) <= max(CLOSE * width, exact):
             return min(max(time + step, low), high)
         time = time + step if low < time + step < high else (low + high) / 2
         if high - low <= exact:
@@ -335,7 +343,7 @@ def _zero(
     if low >= end:
         return None
     if is_end:
-        return Crossing(root(there, low, end, _guess(j, seen, between, low)), j)
+        return Crossing(root(there, low, end, *_guess(j, seen, between, low)), j)
     return _dip(j, size, there, low, end)
 
 
@@ -352,12 +360,15 @@ def _dip(
     return None if least > 0 else Crossing(root(there, low, bottom, (low + bottom) / 2), j)
 
 
-def _guess(j: int, seen: Seen, between: tuple[int, int], low: float) -> float:
-    """Where gap j crosses 0 between two places if it is a cubic; the middle if it is 0 at first."""
+def _guess(
+    j: int, seen: Seen, between: tuple[int, int], low: float
+) -> tuple[float, Callable[[float], float] | None]:
+    """Where gap j crosses 0 between two places if it is a cubic, whose second derivative follows;
+    the middle if it is 0 at first."""
     places = list(between)
     begin, stop = (float(v) for v in seen.times[places])
     if low > begin:
-        return (low + stop) / 2
+        return (low + stop) / 2, None
     (a, end), (b, last) = seen.gaps[j, places].tolist(), seen.rates[j, places].tolist()
     h = stop - begin
     c = (3 * (end - a) / h - 2 * b - last) / h
@@ -366,7 +377,7 @@ def _guess(j: int, seen: Seen, between: tuple[int, int], low: float) -> float:
     def there(time: float) -> tuple[float, float]:
         return a + time * (b + time * (c + time * d)), b + time * (2 * c + 3 * time * d)
 
-    return begin + root(there, 0.0, h, h / 2)
+    return begin + root(there, 0.0, h, h / 2), lambda t: 2 * c + 6 * d * (t - begin)
 
 
 def crossing_with(
