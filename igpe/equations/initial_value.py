@@ -10,7 +10,7 @@ The switches are tables, so that integrators cut their pieces at the breaks as t
 input, and derivatives by the values w_i stay exact.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -315,7 +315,7 @@ def _posed(
     clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
-    events = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
+    events = list(_inserted(system.events, inserted, (symbols.z, z)))
     if switches:
         _refuse_moving_times(events, symbols.states, ca.vertcat(symbols.t, moved, u))
     field = _field(
@@ -466,15 +466,19 @@ def _field(
     )
 
 
-def _inserted(jump: Jump, rewrite: Callable[[Any], Any], known: tuple[Any, Any]) -> Jump:
-    """The jump with each of its expressions rewritten, once symbols are what is known of them."""
-
-    def of(expression: Any) -> Any:
-        return rewrite(ca.substitute(ca.SX(expression), *known))
-
-    at, gap = (None if e is None else of(e) for e in (jump.at, jump.gap))
-    after = {i: of(value) for i, value in jump.after.items()}
-    return jump._replace(at=at, gap=gap, after=after, delay=of(jump.delay))
+def _inserted(
+    jumps: Sequence[Jump], rewrite: Callable[[Any], Any], known: tuple[Any, Any]
+) -> Iterator[Jump]:
+    """The jumps with all expressions rewritten at once, when symbols are what is known of them."""
+    if not jumps:
+        return
+    every = [[jump.at, jump.gap, jump.delay, *jump.after.values()] for jump in jumps]
+    column = stack(ca.SX(e) for parts in every for e in parts if e is not None)
+    left = iter(ca.vertsplit(rewrite(ca.substitute(column, *known))))
+    for jump, parts in zip(jumps, every, strict=True):
+        at, gap, delay, *after = (None if e is None else next(left) for e in parts)
+        values = dict(zip(jump.after, after, strict=True))
+        yield jump._replace(at=at, gap=gap, delay=delay, after=values)
 
 
 def _refuse_moving_times(jumps: list[Jump], states: tuple[str, ...], moving: Any) -> None:

@@ -473,8 +473,7 @@ def model_formulas(ivp: InitialValueProblem, moving: int) -> list[SharedFormula]
     if (given := ivp.switching) is not None:
         afters = [ivp.x] * given.modes + [jump.after for jump in given.jumps]
         for after, time in zip(afters, ca.vertsplit(given.all_times), strict=True):
-            (then,) = ca.substitute([after], [ivp.u], [a + b * ivp.t])
-            (then,) = ca.substitute([then], [ivp.t], [time])
+            (then,) = ca.substitute([after], [ivp.u, ivp.t], [a + b * time, time])
             rows = [ca.densify(ca.vertcat(then, time))]
             formulas.append(SharedFormula(ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], rows)))
     return formulas
