@@ -11,6 +11,7 @@ from pyomo import dae
 
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta, RungeKuttaIntervals
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.integrators.switched import SwitchedIntervals, switched
@@ -150,3 +151,12 @@ def test_without_a_compiler_python_follows_them(no_compiler):
     made = Automatic().prepare(ivp, np.array([0.0, 4.0]), TIMES)
     assert isinstance(made, SwitchedIntervals)
     assert made.slow
+
+
+def test_a_trial_has_its_steps_anew_after_each_break():
+    made, _, q = both("dilution", [0.0, 4.0])
+    steps = int(made.from_start(q).steps.sum())
+    with allowance(steps - 5):
+        assert made.from_start(q).status[0].usable
+    with allowance(5):
+        assert not made.from_start(q).status[0].usable
