@@ -57,7 +57,12 @@ def chain(times):
     return m
 
 
-spring = ode({"x": lambda m, t: m.v[t], "v": lambda m, t: -(m.w**2) * m.x[t]}, w=(0.1, 20.0))
+def spring_up_to(most):
+    slopes = {"x": lambda m, t: m.v[t], "v": lambda m, t: -(m.w**2) * m.x[t]}
+    return ode(slopes, w=(0.1, most))
+
+
+spring = spring_up_to(20.0)
 
 
 def periodic(times):
@@ -271,6 +276,15 @@ def test_time_limit_and_infeasible_are_statuses():
     found = FIT.estimate(posed(changed(never)), {"k": 0.5})
     assert not found.status.usable
     assert found.parameters == {"k": 0.5}
+
+
+def test_the_estimate_is_not_worse_than_the_start():
+    """Measurements are too rare for a guess of the trajectories; those of the start are better."""
+    times = np.linspace(0.1, 6.0, 20)
+    data = pd.DataFrame({"time": times, "x": np.cos(20 * times)})
+    run = Experiment(data, start={"x": 1.0, "v": 0.0}, start_time=0.0, sigma=0.02)
+    problem = Problem(spring_up_to(30.0), parameters=["w"], experiments=run)
+    assert FIT.estimate(problem, {"w": 20.0}).parameters["w"] == pytest.approx(20.0, rel=1e-3)
 
 
 def test_other_losses_are_refused():

@@ -23,18 +23,23 @@ from igpe.core.arguments import (
 )
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import stopped
+from igpe.core.errors import ModelError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes, most_elements
 from igpe.dynamics.collocation.transcription import Transcription
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.base import Profile, is_plain, refuse, require_plain
-from igpe.dynamics.shooting.refine import put_on_bounds
+from igpe.dynamics.shooting.base import Profile, is_plain, objective_at, refuse, require_plain
+from igpe.dynamics.shooting.refine import is_above, passed_bounds, put_on_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
+from igpe.dynamics.simulation import Simulated
+from igpe.dynamics.simulation import profiles as simulated_profiles
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.problem.problem import Problem
+from igpe.smoothing.base import Smooth
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import KNOWN, Ipopt, KnownOptimum
 
@@ -90,12 +95,16 @@ class Collocation(Checked):
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator.estimate`.
 
-        If the first solve is interrupted, igpe returns the start unchanged.
+        If the first solve is interrupted, igpe returns the start unchanged. If no profiles are
+        given, and the estimate fits worse than the start, igpe solves again from the simulated
+        start, and returns the start if that is still better.
         """
 
         def search(problem: Problem, start: Mapping[str, float]) -> Estimate:
             try:
                 estimate = self.estimate_each(problem, [start], [profiles])[0]
+                if not profiles and estimate.status.usable and is_plain(problem):
+                    estimate = self._not_above_start(problem, start, estimate)
             except KeyboardInterrupt:
                 if not is_plain(problem) or not start:
                     raise
@@ -107,6 +116,33 @@ class Collocation(Checked):
                 return replace(estimate, status=Status.INTERRUPTED)
 
         return iteratively_reweighted(problem, start, search, search)
+
+    def _not_above_start(
+        self, problem: Problem, start: Mapping[str, float], estimate: Estimate
+    ) -> Estimate:
+        """The estimate, or a better one where the start itself fits better.
+
+        Trajectories that are guessed from measurements alone may lead far away.
+        """
+        box = problem.box
+        x = box.vector(box.mapping(box.middle) | dict(start))
+        try:
+            residuals = Residuals(problem, Automatic())
+        except ModelError:  # igpe can read the equations at one time after the other alone
+            return estimate
+        at = residuals(x)
+        if at is None or passed_bounds(problem, residuals, x):
+            return estimate
+        known = objective_at(problem, at)
+        if not is_above(problem, estimate.objective, known):
+            return estimate
+        values = box.mapping(x)
+        none: list[Mapping[str, Smooth]] = [{}] * len(problem.experiments)
+        guesses = simulated_profiles(Simulated(problem, Automatic(), values), none)
+        again = self.estimate_each(problem, [values], [guesses])[0]
+        if again.status.usable and not is_above(problem, again.objective, known):
+            return again
+        return Estimate(values, known, Status.ITERATION_LIMIT, "the start, not corrected")
 
     def estimate_each(
         self,

@@ -40,6 +40,7 @@ WORSE = 1.0  # relative rise of the objective above another candidate's that is 
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
+MESH = 1e-6  # of the same: below it a rise of the objective may be an error of a mesh
 SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
 
@@ -192,9 +193,14 @@ def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
     return abs(collocated - integrated) <= AGREE * size + _floor(problem)
 
 
-def _floor(problem: Problem) -> float:
+def is_above(problem: Problem, objective: float, least: float) -> bool:
+    """Whether an objective on a mesh is above an integrated one by more than errors of the mesh."""
+    return not objective <= least + AGREE * abs(least) + _floor(problem, MESH)
+
+
+def _floor(problem: Problem, share: float = FLOOR) -> float:
     data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
-    return FLOOR * sum(float(v @ v) for v in data)
+    return share * sum(float(v @ v) for v in data)
 
 
 def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
