@@ -5,6 +5,7 @@ import pytest
 
 from igpe.core.box import Box
 from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.base import Linearised
 
 BOX = Box(("a", "b", "c"), np.array([0.0, -1.0, 1e-3]), np.array([10.0, 1.0, 1e3]))
 
@@ -81,3 +82,13 @@ AT_BOUNDS = [
 def test_on_bounds_without_residuals(lower, upper, value, said):
     box = Box(("a",), np.array([lower]), np.array([upper]))
     assert on_bounds(np.array([value]), None, box).tolist() == [said]
+
+
+WIDE = Box(("k",), np.array([1e-12]), np.array([1e12]))
+
+
+@pytest.mark.parametrize(("value", "effect", "said"), [(0.3, 100.0, False), (0.3, 1e-5, True)])
+def test_very_wide_bounds_hold_what_residuals_do_not_show(value, effect, said):
+    """The value is 3e-13 of the width from its lower bound."""
+    at = Linearised(np.array([1.0, -1.0]), np.full((2, 1), effect))
+    assert on_bounds(np.array([value]), at, WIDE).tolist() == [said]

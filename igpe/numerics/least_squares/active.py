@@ -215,11 +215,15 @@ def on_bounds(x: FloatArray, at: Linearised | None, box: Box) -> BoolArray:
     """
     gap, side = _gap(x, box)
     width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 0.0)
-    exactly = gap <= ROUNDING * np.maximum(np.abs(x), 1e-3 * width)
+    exactly = gap <= ROUNDING * np.abs(x)
+    beside = gap <= ROUNDING * 1e-3 * width
     if at is None:
-        return np.asarray(exactly)
+        return np.asarray(exactly | beside)
     falls = side * (at.jacobian.T @ at.residual) < 0
-    return np.asarray(exactly | (_unseen(gap, at, box) & falls))
+    effect, deviation = _effects(at)  # between very wide bounds, a value beside one may be large
+    return np.asarray(
+        exactly | (beside & (effect * gap <= UNSEEN * deviation)) | (_unseen(gap, at, box) & falls)
+    )
 
 
 def beside_bounds(x: FloatArray, box: Box) -> BoolArray:
@@ -251,11 +255,16 @@ def _gap(x: FloatArray, box: Box) -> tuple[FloatArray, FloatArray]:
     return np.minimum(below, above), np.where(below <= above, -1.0, 1.0)
 
 
+def _effects(at: Linearised) -> tuple[FloatArray, float]:
+    """The length (n,) of each column of the Jacobian, and the size of a residual."""
+    deviation = np.sqrt(at.squares / max(len(at.residual), 1))
+    return np.linalg.norm(at.jacobian, axis=0), float(deviation)
+
+
 def _unseen(gap: FloatArray, at: Linearised, box: Box) -> BoolArray:
     """(n,) which steps to the nearest bound no residual shows, though it shows the whole width."""
     width = box.upper - box.lower
-    deviation = np.sqrt(at.squares / max(len(at.residual), 1))
-    effect = np.linalg.norm(at.jacobian, axis=0)
+    effect, deviation = _effects(at)
     with np.errstate(invalid="ignore"):  # 0 * inf
         seen = effect * width > SEEN * deviation
         unseen = effect * gap <= UNSEEN * deviation
