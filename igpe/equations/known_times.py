@@ -270,15 +270,18 @@ Classify = Callable[[FloatArray, FloatArray, FloatArray], IntArray]
 def bisected(segments: Segments, classify: Classify, name: str, *, shortest: float = 0.0) -> Pieces:
     """Bisect until all is decided, or what is not is shorter than `shortest` or holds no number.
 
-    raises ModelError if more than `MOST` pieces are undecided at the same time
+    Beside a time at which two sides are equal, rounding leaves many short pieces undecided.
+
+    raises ModelError if more than `MOST` pieces are undecided at the same time, and are not short
     """
+    short = SHORTEST * (segments.edges[-1] - segments.edges[0])
     low, high, inputs = segments.edges[:-1], segments.edges[1:], segments.inputs
     done: list[Pieces] = []
     for _ in range(LEVELS):
         label = classify(low, high, inputs)
         middle = low + (high - low) / 2
         final = (label != UNDECIDED) | (middle <= low) | (middle >= high)
-        final |= high - low < shortest
+        final |= high - low < (short if np.sum(~final) > MOST else shortest)
         done.append(Pieces(low[final], high[final], label[final]))
         low, high, middle, inputs = (v[~final] for v in (low, high, middle, inputs))
         if not len(low):

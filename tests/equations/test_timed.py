@@ -98,6 +98,15 @@ def test_a_condition_on_a_ramp_is_one_on_time():
     assert found.tables[0].times == pytest.approx([0.0, 0.25, 0.75])
 
 
+@pytest.mark.parametrize("top", [26.0, 11 + 1e-6])
+def test_a_ramp_that_begins_at_the_threshold_is_on_the_side_just_after(top):
+    u = ca.SX.sym("u")
+    ramp = linear_input([0.0, 0.5, 1.0], [11.0, top, 22.0 - top])
+    found = Held(clock(u=u, tables=[ramp]), [ca.if_else(u >= 11, X, 0)], [])
+    assert found.tables[0].times == pytest.approx([0.0, 0.75], abs=1e-8)
+    assert list(found.tables[0].values) == [1.0, 0.0]
+
+
 def test_conditions_of_unknowns_and_states_are_left():
     for condition in (T < Q, X > 0.5):
         found, _ = switched(condition)
