@@ -9,7 +9,6 @@ degrees of freedom, and F tells (Bates & Watts, Nonlinear Regression Analysis, 1
 for k unknowns held. Where the model is linear both are the usual normal and t intervals.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.reweighting import held_weights, weighted_at
+from igpe.dynamics.shooting.reweighting import fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.least_squares.active import refitted_on_bounds
@@ -70,30 +69,6 @@ class Likelihood:
         return self.errors.held
 
 
-def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = None) -> Problem:
-    """The problem with standard deviations held where they are at the estimate.
-
-    Those that follow the fit count as known there, as in the fit (generalised least squares):
-    taken anew at other values, sums of squares could not be compared.
-
-    estimate  what the values come from: a Result has its relative standard deviations
-
-    raises  EstimationFailed if the model cannot be integrated at the values
-    """
-    problem = held_weights(problem, estimate or values)
-    if not problem.weights_follow_fit:
-        return problem
-    held = weighted_at(problem, values)
-    if held is None:
-        raise EstimationFailed(
-            "The model could not be integrated at the estimate, so the standard deviations that "
-            "depend on the model are unknown. Give an estimate at which the model can be "
-            "integrated.",
-            Status.INTEGRATION_BROKE,
-        )
-    return held
-
-
 def likelihood(
     problem: Problem,
     estimate: Any,
@@ -123,7 +98,7 @@ def likelihood(
             "Use igpe.profile or igpe.predict, or give standard deviations as numbers."
         )
     values = values_of(problem, estimate)
-    problem = with_numbers(problem, values, estimate)
+    problem = fully_held_weights(problem, estimate or values, values)
     start = problem.box.clip(problem.box.vector(values))
     residuals = Residuals(problem, method.integrator)
     fit = method.search.fit(residuals, start, problem.box)

@@ -24,7 +24,7 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at, objective_rise
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.dynamics.shooting.reweighting import held_weights
+from igpe.dynamics.shooting.reweighting import fully_held_weights, held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.compiled import fingerprint
@@ -45,7 +45,6 @@ from igpe.uncertainty.likelihood import (
     require_confidence,
     size_of,
     values_of,
-    with_numbers,
 )
 from igpe.uncertainty.path import (
     CollocatedPath,
@@ -264,7 +263,7 @@ class _Setup(NamedTuple):
 
 def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     """Compile the problem for the method that is asked for, at the optimum next to the values."""
-    problem, method = with_numbers(job.problem, values), job.method
+    problem, method = fully_held_weights(job.problem, values), job.method
     names, confidence = problem.box.names, job.confidence
 
     def without_profiles(x: FloatArray, cost: float, rise: float, errors: Uncertainty) -> Profiles:

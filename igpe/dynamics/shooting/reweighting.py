@@ -183,19 +183,27 @@ def held_weights(problem: Problem, estimate: Any) -> Problem:
     return (values and weighted_at(problem, values)) or first_weighted(problem)
 
 
-def fully_held_weights(problem: Problem, estimate: Any) -> Problem:
-    """`held_weights`, and the standard deviations that noise models give at the estimate.
+def fully_held_weights(
+    problem: Problem, estimate: Any, values: Mapping[str, float] | None = None
+) -> Problem:
+    """The problem with standard deviations held where they are at the estimate.
 
-    raises  EstimationFailed if the model cannot be integrated there
+    Those that follow the fit count as known there, as in the fit (generalised least squares):
+    taken anew at other values, sums of squares could not be compared.
+
+    estimate  as of `held_weights`
+    values    unknown -> value, if the estimate does not give all
+    raises    EstimationFailed if the model cannot be integrated there
     """
     problem = held_weights(problem, estimate)
-    if not problem.sigma_follows:
+    if not problem.weights_follow_fit:
         return problem
-    held = weighted_at(problem, getattr(estimate, "parameters", estimate))
+    held = weighted_at(problem, values or getattr(estimate, "parameters", estimate))
     if held is None:
         raise EstimationFailed(
-            "The standard deviations depend on the model's predictions, but the model could not "
-            "be integrated at the given parameter values. Give other values.",
+            "The model could not be integrated at the estimate, so the standard deviations that "
+            "depend on the model are unknown. Give an estimate at which the model can be "
+            "integrated.",
             Status.INTEGRATION_BROKE,
         )
     return held
