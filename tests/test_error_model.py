@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 
 import igpe
@@ -187,18 +188,13 @@ def test_what_is_held_is_a_positive_number_for_each_measurement():
             problem.weighted(sigma)
 
 
-def formed(times):
-    """C is formed from A, and 0 at the start; its standard deviation is in proportion to it."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.C = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dC = dae.DerivativeVar(m.A), dae.DerivativeVar(m.C)
-    m.k, m.cv = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 1), initialize=0.5)
-    m.lost = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
-    m.made = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k * m.A[t])
-    m.sd = pyo.Expression(m.t, rule=lambda m, t: m.cv * m.C[t])
-    m.per = pyo.Expression(m.t, rule=lambda m, t: m.A[t] / m.C[t])
-    return m
+formed = ode(
+    {"A": lambda m, t: -m.k * m.A[t], "C": lambda m, t: m.k * m.A[t]},
+    outputs={"sd": lambda m, t: m.cv * m.C[t], "per": lambda m, t: m.A[t] / m.C[t]},
+    k=(0, 5),
+    cv={"bounds": (0, 1), "initialize": 0.5},
+)
+"""C is formed from A, and 0 at the start; its standard deviation is in proportion to it."""
 
 
 @pytest.mark.parametrize(

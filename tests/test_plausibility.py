@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 
 import igpe
@@ -216,13 +217,7 @@ def test_an_input_that_no_equation_uses_is_named(use):
 
 
 def test_a_table_that_does_not_reach_an_end_while_it_changes_is_named():
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.k, m.T = pyo.Var(m.t), pyo.Var(bounds=(0, 10)), pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.ode = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.T[t] * m.A[t])
-        return m
+    model = ode({"A": lambda m, t: -m.k * m.T[t] * m.A[t]}, inputs=("T",), k=(0, 10))
 
     def warned(table):
         run = igpe.Experiment(DATA, start={"A": 1.0}, start_time=0.0, inputs={"T": table})

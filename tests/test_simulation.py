@@ -194,13 +194,7 @@ def test_curves_of_a_result_have_points_enough_for_oscillations():
 
 
 def test_both_sides_of_known_jumps_are_among_the_default_times():
-    def dosed(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.u, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 1))
-        m.dx = dae.DerivativeVar(m.x)
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u[t] - m.k * m.x[t])
-        return m
+    dosed = ode({"x": lambda m, t: m.u[t] - m.k * m.x[t]}, inputs=("u",), k=(0, 1))
 
     run = igpe.Experiment(
         pd.DataFrame({"time": [1.0, 12.0], "x": 0.0}),

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 from scipy.optimize import least_squares
 
@@ -24,16 +25,15 @@ WAVELENGTHS = np.linspace(400, 700, 40)
 TIMES = np.linspace(0.3, 10, 30)
 
 
-def model(times: Any) -> Any:
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.k1, m.k2 = pyo.Var(bounds=(0.01, 5)), pyo.Var(bounds=(0.01, 5))
-    m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB, m.dC = (dae.DerivativeVar(s, wrt=m.t) for s in (m.A, m.B, m.C))
-    m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-    m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
-    m.c = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
-    return m
+model = ode(
+    {
+        "A": lambda m, t: -m.k1 * m.A[t],
+        "B": lambda m, t: m.k1 * m.A[t] - m.k2 * m.B[t],
+        "C": lambda m, t: m.k2 * m.B[t],
+    },
+    k1=(0.01, 5),
+    k2=(0.01, 5),
+)
 
 
 def amounts(a0: float = 1.0, times: FloatArray = TIMES) -> FloatArray:

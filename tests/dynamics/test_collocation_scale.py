@@ -1,13 +1,11 @@
 """The same problem in other units has the same answer, and what is known is not solved again."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
@@ -24,16 +22,15 @@ START = {"k1": 1.0, "k2": 1.0}
 def consecutive(scale: float = 1.0, unit: float = 1.0, sigma: bool = True, **more: Any) -> Problem:
     """A -> B -> C with noisy A and B. Concentrations in units of 1/scale, times of 1/unit."""
 
-    def model(times: Iterable[float]) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB, m.dC = (dae.DerivativeVar(v) for v in (m.A, m.B, m.C))
-        m.k1, m.k2 = pyo.Var(bounds=(0, 10 / unit)), pyo.Var(bounds=(0, 10 / unit))
-        m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-        m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
-        m.c = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
-        return m
+    model = ode(
+        {
+            "A": lambda m, t: -m.k1 * m.A[t],
+            "B": lambda m, t: m.k1 * m.A[t] - m.k2 * m.B[t],
+            "C": lambda m, t: m.k2 * m.B[t],
+        },
+        k1=(0, 10 / unit),
+        k2=(0, 10 / unit),
+    )
 
     t = np.linspace(0, 4, 11)
     exact = [np.exp(-2 * t), 2 / 1.5 * (np.exp(-0.5 * t) - np.exp(-2 * t))]

@@ -215,16 +215,14 @@ def test_profile_and_prediction_follow_switches():
     )
 
 
-def scaled(times):
-    """A dose whose size and scale are seen as a product."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k, m.dose, m.scale = (pyo.Var(bounds=(0.1, 5)) for _ in range(3))
-    m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
-    m.signal = pyo.Expression(m.t, rule=lambda m, t: m.scale * m.A[t])
-    return m
+scaled = ode(
+    {"A": lambda m, t: -m.k * m.A[t]},
+    outputs={"signal": lambda m, t: m.scale * m.A[t]},
+    k=(0.1, 5),
+    dose=(0.1, 5),
+    scale=(0.1, 5),
+)
+"""A dose whose size and scale are seen as a product."""
 
 
 def test_identifiability_with_events_is_decided_by_integration():

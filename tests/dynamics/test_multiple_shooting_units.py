@@ -2,9 +2,8 @@
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import Restarts
@@ -23,18 +22,15 @@ ONCE = MultipleShooting(restarts=Restarts(count=0))
 def problem(time, a, b, *, bounds=(None, None), known=True):
     """A vanishes into B, which is fed and pairs; the units of time, A and B."""
 
-    def builder(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-        m.k1, m.k2, m.c = (pyo.Var(bounds=bounds) for _ in range(3))
-        m.vanishing = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-        m.pairing = pyo.Constraint(
-            m.t,
-            rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] * (b / a) - m.k2 * m.B[t] ** 2 + m.c,
-        )
-        return m
+    builder = ode(
+        {
+            "A": lambda m, t: -m.k1 * m.A[t],
+            "B": lambda m, t: m.k1 * m.A[t] * (b / a) - m.k2 * m.B[t] ** 2 + m.c,
+        },
+        k1=bounds,
+        k2=bounds,
+        c=bounds,
+    )
 
     data = pd.DataFrame({"time": TIMES * time, "A": COUPLED[:, 0] * a, "B": COUPLED[:, 1] * b})
     start = {"A": 2 * a, "B": 0.5 * b}

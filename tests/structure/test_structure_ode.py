@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 
 from igpe.problem.experiment import Experiment, Unknown
@@ -50,30 +51,23 @@ def six(*measured):
     return Problem(six_species, parameters=["k1", "k2"], experiments=run(*measured, start=start))
 
 
-def consecutive(times):
-    """A -> B -> C."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B, m.C = (pyo.Var(m.t) for _ in range(3))
-    m.dA, m.dB, m.dC = (dae.DerivativeVar(x) for x in (m.A, m.B, m.C))
-    m.k1, m.k2, m.scale, m.A0 = (pyo.Var(bounds=(0, 10)) for _ in range(4))
-    m.signal = pyo.Expression(m.t, rule=lambda m, t: m.A[t] + m.B[t])
-    m.scaled = pyo.Expression(m.t, rule=lambda m, t: m.scale * m.C[t])
-    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
-    m.rate_C = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
-    return m
+consecutive = ode(
+    {
+        "A": lambda m, t: -m.k1 * m.A[t],
+        "B": lambda m, t: m.k1 * m.A[t] - m.k2 * m.B[t],
+        "C": lambda m, t: m.k2 * m.B[t],
+    },
+    outputs={"signal": lambda m, t: m.A[t] + m.B[t], "scaled": lambda m, t: m.scale * m.C[t]},
+    k1=(0, 10),
+    k2=(0, 10),
+    scale=(0, 10),
+    A0=(0, 10),
+)
+"""A -> B -> C."""
 
 
-def fed(times):
-    """A vanishes and is fed."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.feed = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(0, 10))
-    m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.k * m.A[t])
-    return m
+fed = ode({"A": lambda m, t: m.feed[t] - m.k * m.A[t]}, inputs=("feed",), k=(0, 10))
+"""A vanishes and is fed."""
 
 
 ABC = {"A": 1.0, "B": 0.0, "C": 0.0}
@@ -309,15 +303,12 @@ def test_table_and_html():
 
 
 def test_unknowns_of_standard_deviations_are_named():
-    def decay(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k, m.spread = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0.01, 10))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
-        m.sd = pyo.Expression(m.t, rule=lambda m, _: m.spread)
-        return m
+    decay = ode(
+        {"x": lambda m, t: -m.k * m.x[t]},
+        outputs={"sd": lambda m, _: m.spread},
+        k=(0, 10),
+        spread=(0.01, 10),
+    )
 
     given = run("x", start={"x": 1.0}, sigma={"x": EstimatedSigma("sd")})
     structure = analyse(Problem(decay, parameters=["k", "spread"], experiments=given))

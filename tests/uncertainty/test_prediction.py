@@ -8,6 +8,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay
+from ode import ode
 from pyomo import dae
 from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, line_model, product
@@ -219,14 +220,7 @@ def test_the_picture_has_bands_measurements_and_units():
 
 
 def fed(feed, x, **given):
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.u = pyo.Var(m.t), pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k, m.a = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.a * m.u[t] - m.k * m.x[t])
-        return m
+    build = ode({"x": lambda m, t: m.a * m.u[t] - m.k * m.x[t]}, inputs=("u",), k=(0, 5), a=(0, 5))
 
     table = pd.DataFrame({"time": np.arange(1.0, 9.0), "x": x})
     given = {"start": {"x": 0.0}, "start_time": 0.0, "inputs": {"u": feed}} | given

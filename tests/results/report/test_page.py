@@ -11,10 +11,9 @@ import html5lib
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
 from matplotlib import pyplot as plt
-from pyomo import dae
+from ode import ode
 from results import EVIL, KINDS, MAP, result
 
 import igpe
@@ -295,13 +294,12 @@ def test_further_sections_are_functions():
 def test_the_conditions_of_experiments_are_on_the_page():
     """Doses, inputs and start values: what was done to the system."""
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.u, m.T, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(), pyo.Var(bounds=(0.01, 5))
-        m.dA = dae.DerivativeVar(m.A)
-        m.lost = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.u[t] - m.k * m.T / 300 * m.A[t])
-        return m
+    model = ode(
+        {"A": lambda m, t: m.u[t] - m.k * m.T / 300 * m.A[t]},
+        inputs=("u",),
+        T=(None, None),
+        k=(0.01, 5),
+    )
 
     times = np.linspace(0.5, 6, 6)
     doses = [igpe.Event(at=x, add={"A": 0.5}) for x in (1.0, 3.0)]
