@@ -218,7 +218,7 @@ CHAOTIC = ("bulirsch", "henon_heiles", "rikitake")
 
 def unasked(given: argparse.Namespace) -> Iterator[Row]:
     """Models of at most four unknowns with finite bounds, not chaotic: proved by default."""
-    from igpe.proofs.prover.certify import compile_kernels  # noqa: PLC0415 - needs Numba
+    from igpe.proofs.prover.unasked import compile_kernels  # noqa: PLC0415 - needs Numba
 
     compile_kernels()
     for path in sorted(MODELS.glob("*.py")):

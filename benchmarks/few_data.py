@@ -55,7 +55,7 @@ METHODS: dict[str, Any] = {
     "IncrementalShooting": igpe.IncrementalShooting(),
     "MultipleShooting": igpe.MultipleShooting(),
 }
-LIBRARIES = "sympy", "igpe.pipeline", "igpe.proofs.prover.certify"  # loaded before time is taken
+LIBRARIES = "sympy", "igpe.pipeline", "igpe.proofs.prover.unasked"  # loaded before time is taken
 MULTIPLE_ONCE = igpe.MultipleShooting(restarts=Restarts(count=0))
 TERMS = {  # text with the state x, another state y and parameters p, q -> typical sizes of these
     "-p*x": (1.0,),
