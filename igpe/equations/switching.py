@@ -49,8 +49,8 @@ class Switching:
 
     modes   how many modes there are: the last so many inputs u
     gaps    (n_gaps,) SX: of each mode, positive where it is 1, then of the jumps that wait for one
-    times   of each gap: SX (2,) the time at which it is 0 and its slope, both of the unknowns
-            alone; None if states, inputs or other modes move it
+    times   of each gap: SX (2,) the time at which it is 0 (of one that time does not move -inf)
+            and its slope (its sign then), both of the unknowns alone; None if states, inputs or other modes move it
     jumps   in the order in which they happen at one time
     closed  of each gap: whether it counts as positive where it stays 0 (<= and >=)
     """
@@ -144,15 +144,19 @@ def switching(modes: Modes, jumps: Iterable[Jump], clock: TimeSymbols, x: Any) -
         after = stack(jump.after.get(i, s) for i, s in enumerate(states))
         own.append(jump._replace(gap=place, after=after))
     moving = ca.vertcat(clock.u, clock.rest)
-    times = tuple(_time(gap, clock.t, moving) for gap in every)
+    times = tuple(_time(*one, clock.t, moving) for one in zip(every, closed, strict=True))
     return Switching(len(modes.symbols), stack(every), times, tuple(own), tuple(closed))
 
 
-def _time(gap: Any, t: Any, moving: Any) -> Any | None:
+def _time(gap: Any, is_closed: bool, t: Any, moving: Any) -> Any | None:
+    """Of a gap a + b t: -a / b and b; where b is 0, one that has always had the sign of a."""
     slope = ca.jacobian(gap, t)
     if slope.is_zero() or ca.depends_on(gap, moving) or ca.depends_on(slope, t):
         return None
-    return ca.vertcat(-ca.substitute(gap, t, 0) / slope, slope)
+    constant, is_level = ca.substitute(gap, t, 0), slope == 0
+    sign = ca.if_else(constant == 0, 1 if is_closed else -1, constant)
+    time = ca.if_else(is_level, -ca.inf, -constant / ca.if_else(is_level, 1, slope))
+    return ca.vertcat(time, ca.if_else(is_level, sign, slope))
 
 
 def refused(method: str) -> Unsupported:

@@ -311,8 +311,7 @@ class _Course:
         for j, function in enumerate(self.local.times):
             if function is not None:
                 (time, slope), by = timed(function, self.q)
-                is_past = math.isfinite(time) and time < self.t
-                self.true[j] = (slope > 0) == is_past
+                self.true[j] = (slope > 0) == (time < self.t)
                 self._plan(Due(time, 0, self._wide(by[0]), which=j))
         for j, function in enumerate(self.local.at):
             if function is not None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import needs_compiler
+from ode import ode
 from pyomo import dae
 
 import igpe
@@ -160,3 +161,29 @@ def test_a_trial_has_its_steps_anew_after_each_break():
         assert made.from_start(q).status[0].usable
     with allowance(5):
         assert not made.from_start(q).status[0].usable
+
+
+LEVELS = [("b + a t >= 0", 1.0, 1), ("b + a t >= 0", -1.0, 0), ("b + a t >= 0", 0.0, 1)]
+LEVELS += [("b + a t > 0", 1.0, 1), ("b + a t > 0", -1.0, 0), ("b + a t > 0", 0.0, 0)]
+
+
+@pytest.mark.parametrize("method", [METHOD, Sundials(1e-9, 1e-11)])
+@pytest.mark.parametrize(("condition", "b", "holds"), LEVELS)
+def test_a_comparison_that_time_does_not_move_is_decided_by_its_constant(
+    condition, b, holds, method
+):
+    def level(m, t):
+        gap = m.b + m.a * t
+        return -pyo.Expr_if(gap >= 0 if ">=" in condition else gap > 0, 1.0, 0.0) * m.x[t]
+
+    build = ode({"x": level}, a=(-1, 1), b=(-2, 2))
+    table = pd.DataFrame({"time": TIMES, "x": 0.0}).drop_duplicates("time")
+    run = igpe.Experiment(table, start={"x": 1.0}, sigma=0.1)
+    problem = igpe.Problem(build, parameters=["a", "b"], experiments=run)
+    ivp = compiled(problem).initial_value_problem(0, switching=True)
+    made = method.prepare(ivp, np.array([0.0, 4.0]), TIMES)
+    for a in (0.0, -0.0):
+        q = np.array([{"a": a, "b": b}[name] for name in ivp.unknowns])
+        found = made.from_start(q)
+        assert found.measured[-1, 0] == pytest.approx(np.exp(-4.0 * holds), rel=1e-6)
+        assert np.isfinite(found.measured_by).all()
