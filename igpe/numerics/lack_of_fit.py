@@ -25,6 +25,8 @@ Single tests of residuals in the order of time follow below: `p` is the probabil
 least as odd if the model and its errors are right. Those of a fit are a little too small and too
 little alike, which leverages correct for in outliers, and nothing does in the others.
 
+Errors that grow with the fitted values, where sigma is unknown, are a question of their own.
+
 How differences of AICc are read (Burnham & Anderson, Model Selection, 2002, section 2.6).
 """
 
@@ -293,6 +295,42 @@ def _spreads(
         chosen = random.choice(len(FLOORS), size=draws, p=share / share.sum())
         spread[:, at] = shapes[chosen][:, at] * np.sqrt(squares[chosen])[:, None]
     return spread
+
+
+FEWEST_SIZES, WIDTH = 8, 3.0  # residuals, and ratio of fitted values, that can show growing errors
+GROWS, RANKED = 0.002, 0.02  # probabilities of constant errors below which errors grow
+LEFT = 1e-6  # of an error's variance: what a residual keeps at least
+
+
+def growing_quantities(residuals: FitResiduals, seed: int = 0) -> list[int]:
+    """Numbers of the quantities whose errors grow with the fitted values.
+
+    Judged by the likelihood ratio of proportional to constant errors, with its values for simulated
+    constant ones. A single outlier may decide it. So the ranks of the residuals' sizes must follow
+    the fitted values as well (Spearman).
+    """
+    size = _relative(residuals, RELATIVE)
+    width = np.sqrt(np.maximum(1 - np.sum(residuals.image**2, axis=1), LEFT))
+    places = {q: np.flatnonzero(residuals.quantity == q) for q in np.unique(residuals.quantity)}
+    places = {
+        int(q): at
+        for q, at in places.items()
+        if len(at) >= FEWEST_SIZES and size[at].max() >= WIDTH * size[at].min()
+    }
+    found: dict[int, list[FloatArray]] = {q: [] for q in places}
+    for rows in _simulated(residuals, [], seed) if places else ():
+        for q, at in places.items():
+            z = np.abs(rows[:, at]) / width[at]
+            squares, relative = np.sum(z**2, axis=1), np.sum((z / size[at]) ** 2, axis=1)
+            ratio = np.log(np.maximum(squares, TINY)) - np.log(np.maximum(relative, TINY))
+            found[q].append(np.stack([ratio, _ranks(z) @ _ranks(size[at])]))
+    p = {q: [_probabilities(v)[0] for v in np.hstack(both)] for q, both in found.items()}
+    return [q for q, (ratio, rank) in p.items() if ratio < GROWS and rank < RANKED]
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Ranks along the last axis."""
+    return np.argsort(np.argsort(values, axis=-1), axis=-1).astype(float)
 
 
 FEWEST = 8  # residuals, for a test of their order or distribution to mean something

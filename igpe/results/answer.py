@@ -223,7 +223,9 @@ def _outliers(result: ResultData) -> str:
     if result.status.is_early:  # no residuals of an optimum
         return ""
     level = CLEAR / max(len(result.residual_tests()), 1)  # as in `clear_failures`
-    count = int((result.outliers()["p"] < level).sum())
+    growing = () if result.adequacy is None else result.adequacy.growing
+    off = result.outliers()
+    count = int((off["p"] < level)[~off["name"].isin(growing)].sum())
     return f", but for {counted(count, 'outlier')}" * bool(count)
 
 

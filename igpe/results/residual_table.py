@@ -5,7 +5,7 @@ part of their own: the pure spectra of a fit, with errors, and the residuals of 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -124,11 +124,16 @@ def above_limits(points: pd.DataFrame) -> pd.DataFrame:
     return points[~near]
 
 
-def clear_failures(table: pd.DataFrame) -> list[str]:
-    """Sentences on outliers and distributions that fail beyond the chance of so many tests."""
+def clear_failures(table: pd.DataFrame, growing: Sequence[str] = ()) -> list[str]:
+    """Sentences on outliers and distributions that fail beyond the chance of so many tests.
+
+    growing  quantities whose large residuals have another cause
+    """
     several = table["experiment"].nunique() > 1 + (CHI_SQUARED in set(table["test"]))
     failures = table[
-        (table["p"] < CLEAR / max(len(table), 1)) & table["test"].isin(["outlier", "normality"])
+        (table["p"] < CLEAR / max(len(table), 1))
+        & table["test"].isin(["outlier", "normality"])
+        & ~table["name"].isin(growing)
     ]
     where = failures["name"] + (" in experiment " + failures["experiment"] if several else "")
     return list(where + ": " + failures["verdict"])
@@ -254,12 +259,14 @@ class Adequacy:
     tests    a dict {kind of test: its p-value}: "trend" (all series together), "series" (the most
              unusual series), "replicates" (their means compared with their scatter), "size" (chi
              squared and smooth parts, if sigma is known)
+    growing  names of quantities without sigma whose residuals grow with the fitted values
     """
 
     verdict: str
     p: float = math.nan
     reasons: tuple[str, ...] = ()
     tests: Mapping[str, float] = field(default_factory=dict)
+    growing: tuple[str, ...] = ()
 
     @property
     def lacks(self) -> bool:
@@ -277,6 +284,17 @@ class Adequacy:
         }[self.verdict]
         bracket = "" if math.isnan(self.p) else f" ({probability(self.p)})"
         return " ".join([f"{verdict}{bracket}.", *self.reasons])
+
+
+def grow(names: Sequence[str]) -> str:
+    """That the residuals of quantities without sigma grow with their values."""
+    one = names[0]
+    its = "their" if len(names) > 1 else "its"
+    return (
+        f"Residuals of {in_words(names)} grow with {its} values, but without sigma all errors "
+        "count as equally large. Intervals may be too short. Write sigma={'"
+        f"{one}': igpe.Noise(absolute=..., relative=...)}}, or igpe.losses.LogNormal(...)."
+    )
 
 
 def probability(p: float) -> str:

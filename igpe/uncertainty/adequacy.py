@@ -29,6 +29,7 @@ from igpe.numerics.lack_of_fit import (
     Evidence,
     FitResiduals,
     exact_probability,
+    growing_quantities,
     lack_of_fit,
     runs_test,
 )
@@ -47,6 +48,7 @@ from igpe.results.residual_table import (
     above_limits,
     clear_failures,
     divisors,
+    grow,
     oversized,
     probability,
     sigma_given,
@@ -150,11 +152,18 @@ def with_findings(
     free = {p.name: p.value for p in result.estimates[: len(result.covariance)]}
     x = np.array(list(free.values()))
     notes = weak_sentences(list(free), x, result.covariance, result.linked)
-    odd = [] if result.status.is_early else clear_failures(judged.residual_tests())
     if problem.is_censored:
         notes.append(BELOW_LIMIT.format(problem.size - len(points), problem.size))
-    odd += oversized(points)
+    odd = [*_odd(judged, verdict), *oversized(points)]
     return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
+
+
+def _odd(result: Result, verdict: Adequacy) -> Iterator[str]:
+    """Sentences on errors that grow, and on measurements that are odd for another reason."""
+    if verdict.growing:
+        yield grow(verdict.growing)
+    if not result.status.is_early:
+        yield from clear_failures(result.residual_tests(), verdict.growing)
 
 
 def _of_ordinary(
@@ -219,11 +228,12 @@ def adequacy(
     evidence = lack_of_fit(tested.residuals, seed)
     if evidence is None:
         return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
-    evidence = tested.with_fast_patterns(evidence)
-    lacks, reasons = evidence.p < ALARM, tuple[str, ...]()
+    evidence, reasons = tested.with_fast_patterns(evidence), tuple[str, ...]()
+    lacks = evidence.p < ALARM
     if lacks:
         reasons = (*_reasons(tested, evidence, degrees), *_largest(points))
-    return Adequacy(LACK if lacks else ADEQUATE, evidence.p, reasons, evidence.kinds)
+    growing = () if robust or lacks else tested.growing(seed)
+    return Adequacy(LACK if lacks else ADEQUATE, evidence.p, reasons, evidence.kinds, growing)
 
 
 def _of_no_optimum(objective: float, gain: float, degrees: int, *, is_plain: bool) -> Adequacy:
@@ -294,11 +304,16 @@ def _largest(points: pd.DataFrame) -> Iterator[str]:
 
 
 class _Tested:
-    """The points that are tested, their residuals, and what a series is called."""
+    """The points that are tested, their residuals, and what a series is called.
+
+    without_sigma  number of a quantity -> its name, for those without standard deviation
+    """
 
     def __init__(self, points: pd.DataFrame, value: FloatArray, image: FloatArray) -> None:
         series, self.keys = _numbered(points, ["experiment", "name"])
-        quantity, _ = _numbered(points, ["name"])
+        quantity, names = _numbered(points, ["name"])
+        without = set(points.loc[points["sigma"].isna(), "name"])
+        self.without_sigma = {q: name for q, (name,) in enumerate(names) if name in without}
         known = sigma_given(points)
         size = np.abs(points["fitted"]) / divisors(points)
         time = points["time"].to_numpy(dtype=float)
@@ -309,6 +324,13 @@ class _Tested:
         experiment, name = self.keys[series]
         several = len({e for e, _ in self.keys}) > 1
         return f"{name} in experiment {experiment}" if several else name
+
+    def growing(self, seed: int) -> tuple[str, ...]:
+        """Names of quantities without sigma whose errors grow with the fitted values."""
+        if not self.without_sigma:
+            return ()
+        found = growing_quantities(self.residuals, seed)
+        return tuple(name for q, name in self.without_sigma.items() if q in found)
 
     def with_fast_patterns(self, evidence: Evidence) -> Evidence:
         """The evidence, and that of patterns too fast for its polynomials: a wrong frequency.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.lack_of_fit import FitResiduals, lack_of_fit
+from igpe.numerics.lack_of_fit import FitResiduals, growing_quantities, lack_of_fit
 
 CASES = 120
 TIMES = np.linspace(0.25, 3.0, 12)
@@ -136,3 +136,20 @@ def test_many_residuals_are_simulated_in_blocks(monkeypatch):
     assert parts.mean == pytest.approx(whole.mean, rel=0.1)
     monkeypatch.setattr("igpe.numerics.lack_of_fit.MOST_NUMBERS", 1)
     assert lack_of_fit(one).p == pytest.approx(whole.p, abs=0.08)
+
+
+def test_errors_that_grow_with_the_fitted_values_are_found():
+    random = np.random.default_rng(4)
+    grow = [
+        len(growing_quantities(residuals(random, known=False, proportional=True)))
+        for _ in range(10)
+    ]
+    assert np.mean(grow) >= 1.0  # of two quantities
+
+
+def test_neither_constant_errors_nor_an_outlier_are_growing_errors():
+    random = np.random.default_rng(5)
+    assert not any(growing_quantities(residuals(random, known=False)) for _ in range(20))
+    off = residuals(random, known=False)
+    off.value[np.flatnonzero(off.time == TIMES[0])[0]] += 10.0
+    assert not growing_quantities(off)

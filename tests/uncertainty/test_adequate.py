@@ -355,3 +355,27 @@ def test_points_are_those_of_the_objective_where_another_integration_differs(mon
         plain.points["residual"].to_numpy(), abs=1e-6
     )
     assert apart.adequacy.p == pytest.approx(plain.adequacy.p, abs=0.01)
+
+
+def test_errors_that_grow_with_the_values_are_named_before_an_outlier():
+    """Without sigma; a large value with the ordinary relative error is no outlier."""
+    times = np.linspace(0.1, 8.0, 30)
+    noise = 0.1 * np.random.default_rng(1).standard_normal(30)
+    runs = [
+        igpe.Experiment(
+            pd.DataFrame({"time": times, "A": 50 * np.exp(-0.6 * times) * (1 + noise)}),
+            start={"A": igpe.Unknown(1.0, 200.0)},
+            start_time=0.0,
+            **sigma,
+        )
+        for sigma in ({}, {"sigma": igpe.Noise(absolute=1e-6, relative=0.1)})
+    ]
+    plain, weighted = (
+        igpe.estimate(igpe.Problem(decay_model, parameters=["k"], experiments=run), certify=False)
+        for run in runs
+    )
+    assert plain.adequacy.growing == ("A",)
+    assert any("Residuals of A grow with its values" in a for a in plain.actions)
+    assert not any("outlier" in a for a in plain.actions)
+    assert "outlier" not in plain.verdict["fit"]
+    assert weighted.adequacy.growing == ()
