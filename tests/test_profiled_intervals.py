@@ -11,7 +11,13 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.estimation.profiled import LOST, _intervals, _with_interval, _with_intervals
+from igpe.estimation.profiled import (
+    LOST,
+    _intervals,
+    _with_interval,
+    _with_intervals,
+    _with_widened,
+)
 from igpe.results.result_data import Parameter
 from igpe.uncertainty.profile import ParameterProfile, Profiles, followed
 
@@ -184,8 +190,22 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     longer = [n for n in result.actions if "reach as far as the profiles of other unknowns" in n]
     assert not linearised
     assert len(longer) == (remark == "")
-    named = [n for n in unasked.notes if n.startswith("The intervals of V reach as far as")]
+    named = [n for n in unasked.notes if n.startswith("V: profiles of other unknowns widen")]
     assert len(named) == (remark == "")
+
+
+def test_an_unknown_that_leaves_its_interval_on_another_profile_has_a_profile_of_its_own():
+    of = problem(start=3.0, speed=2.0)
+    result = igpe.estimate(of, certify=False)
+    v = result.estimates[0]
+    own = igpe.profile(of, result)["V"]
+    reached = np.array([[v.lower - 0.01 * v.value, 1.0], [v.upper, 1.0]])
+    by = ParameterProfile(
+        "K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), np.zeros(2), reached
+    )
+    made = Profiles(("V", "K"), result.parameters, result.objective, 3.84, 0.95, (by,), {})
+    found = _with_widened(of, result, made, igpe.Settings())["V"]
+    assert (found.lower, found.upper) == pytest.approx((own.lower, own.upper), rel=1e-3)
 
 
 @pytest.mark.slow

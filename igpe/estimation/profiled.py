@@ -43,6 +43,7 @@ FREED = 3.0  # times as large an error without bounds: with them it says nothing
 SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
 SHORTER = 0.6  # of a linearised interval, below which its standard error is not kept
 MOST = 20  # profiles
+BESIDE = 0.5  # of the limits on work, for those that others show to be needed
 INTEGRATIONS = 10_000  # with derivatives, that profiles of an optimum may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
@@ -57,8 +58,8 @@ LONGER = (
     "time limits: such intervals reach as far as the profiles of other unknowns do, and are rough."
 )
 WIDENED = (
-    "The intervals of {} reach as far as the profiles of other unknowns do, and have no standard "
-    "error."
+    "{}: profiles of other unknowns widen the interval, which may still be too short and has no "
+    "standard error."
 )
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
@@ -89,11 +90,32 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 continue
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
+                made = _with_widened(steps.problem, result, made, settings)
                 result = _with_intervals(result, made, names)
                 result = _without_errors(result) if kinks else result
                 result = replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
                 return _with_others(steps.problem, settings, result)
     return _without_profile(result, names)
+
+
+def _with_widened(problem: Problem, result: Result, made: Profiles, settings: Settings) -> Profiles:
+    """The profiles, with those of unknowns that leave their linearised intervals on them.
+
+    How far the others take an unknown is not yet the end of its interval.
+    """
+    own = {p.name for p in made.profiles}
+    free = [p for p in result.estimates if p.name in made.names and p.name not in own]
+    names = [
+        p.name
+        for p in free
+        if p.remark != LOST and widened(ends := (p.lower, p.upper), made.range_of(p.name)) != ends
+    ]
+    more = None
+    if names and len(own) + len(names) <= MOST and not stopped():
+        more = _profiled(problem, result, result.parameters, names, settings, share=BESIDE)
+    if more is None or not is_same_objective(more.objective, made.objective, rounding(result)):
+        return made
+    return replace(made, profiles=(*made.profiles, *more.profiles))
 
 
 def _in_need(steps: Steps, settings: Settings, result: Result, kinks: Sequence[str]) -> list[str]:
