@@ -50,7 +50,8 @@ class Switching:
     modes   how many modes there are: the last so many inputs u
     gaps    (n_gaps,) SX: of each mode, positive where it is 1, then of the jumps that wait for one
     times   of each gap: SX (2,) the time at which it is 0 (of one that time does not move -inf)
-            and its slope (its sign then), both of the unknowns alone; None if states, inputs or other modes move it
+            and its slope (its sign then), both of the unknowns alone; None if states, inputs or
+            other modes move it
     jumps   in the order in which they happen at one time
     closed  of each gap: whether it counts as positive where it stays 0 (<= and >=)
     """
