@@ -65,27 +65,26 @@ from igpe.estimation.equally_good import (
     with_unasked_proof,
 )
 from igpe.estimation.further_searches import (
+    LADDER,
     coarse_grid,
     few_agree,
     searched_for,
     was_searched_everywhere,
-    with_further_search,
     with_grid_error,
     with_incremental_shooting,
-    with_more_incremental_shooting,
-    with_multiple_shooting,
 )
 from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import CandidatePath, Settings, Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
-from igpe.results.residual_table import clear_failures
+from igpe.results.residual_table import ALARM, clear_failures
 from igpe.results.result import Result
 from igpe.structure.identifiability import MOST_WORK, Access
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.tasks.run import Backend, Workers
+from igpe.uncertainty.adequacy import NO_OPTIMUM
 
 UNCORRECTED = (
     "The estimate was interrupted before step 5, so these are the values of steps 3 and 4; "
@@ -278,7 +277,7 @@ def _searched_again(
     if grid := if_in_time(lambda: coarse_grid(steps, settings)):
         odd = clear_failures(result.residual_tests())  # which may well be right
         return steps, replace(result, actions=(grid, *(a for a in result.actions if a not in odd)))
-    for search in (with_more_incremental_shooting, with_multiple_shooting, with_further_search):
+    for search in LADDER:
         if not _is_unacceptable(steps, result) or stopped():
             break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
@@ -292,7 +291,9 @@ def _searched_again(
 
 
 def _is_unacceptable(steps: Steps, result: Result) -> bool:
-    return _is_refuted(result) or steps.best.at is None
+    stuck = result.adequacy is not None and NO_OPTIMUM in result.adequacy.reasons
+    stuck = stuck and result.probability < ALARM and not result.status.is_early
+    return _is_refuted(result) or stuck or steps.best.at is None
 
 
 def _is_refuted(result: Result) -> bool:
@@ -303,8 +304,7 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
     if stopped():
         return steps
     if few_agree(steps, settings):
-        why = "Incremental shooting, because few candidates reached the best objective"
-        with clock.step("more starts", why):
+        with clock.step("more starts", "Incremental shooting, because few candidates agree"):
             steps = with_incremental_shooting(steps, settings)
     with clock.step("other optima", "Other optima that explain the data equally well"):
         return with_own_weights(with_other_optima(steps, settings), settings)

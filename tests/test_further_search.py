@@ -14,12 +14,15 @@ import igpe
 import igpe.pipeline
 from igpe.core.estimates import Estimate, agreeing
 from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.compiled import compiled
 from igpe.estimation import equally_good, further_searches
 from igpe.estimation.further_searches import (
     SCATTERED,
     few_agree,
+    with_evolution,
     with_incremental_shooting,
     with_more_incremental_shooting,
 )
@@ -94,7 +97,7 @@ def test_a_fit_that_cannot_be_integrated_is_searched_for_again(lost):
 
 
 def test_of_a_fit_that_cannot_be_integrated_no_errors_are_known(lost, monkeypatch):
-    monkeypatch.setattr(igpe.pipeline, "with_further_search", lambda steps, settings: (steps, ""))
+    monkeypatch.setattr(igpe.pipeline, "LADDER", ())
     result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
     assert [p.remark for p in result.estimates] == ["", ""]
     assert all(np.isinf(p.upper) for p in result.estimates)
@@ -300,3 +303,51 @@ def test_ctrl_c_while_weights_are_computed_anew_loses_no_optimum(monkeypatch):
     kept = equally_good.with_own_weights(steps, igpe.Settings())
     assert kept.best.estimate is best.estimate
     assert kept.best.notes == (equally_good.WEIGHTS_INTERRUPTED,)
+
+
+decaying = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0.01, 10), low=(0.01, 2), lag=(0, 1))
+"""What events refill, each at a time that an unknown moves, or that none does."""
+
+
+def at_level(m, t):
+    return m.x[t] <= m.low
+
+
+EVENTS = {
+    "a level": igpe.Event(when=at_level, add={"x": 2.0}),
+    "a lag": igpe.Event(at=lambda m, t: 1 + m.lag, add={"x": 2.0}),
+    "known": igpe.Event(at=1.0, add={"x": 2.0}),
+}
+
+
+def refilled(event):
+    """Its optimum, and what is measured there with small errors."""
+    times, right = np.linspace(0.4, 8.0, 20), {"k": 0.9, "low": 0.55, "lag": 0.3}
+    given = {"start": {"x": 2.0}, "start_time": 0.0, "sigma": 0.02, "events": [EVENTS[event]]}
+
+    def posed(values):
+        table = pd.DataFrame({"time": times, "x": values})
+        experiment = igpe.Experiment(table, **given)
+        return igpe.Problem(decaying, parameters=["k", "low", "lag"], experiments=experiment)
+
+    ivp = compiled(posed(np.ones(20))).initial_value_problem(0, switching=True)
+    q = np.array([right[name] for name in ivp.unknowns])
+    exact = Automatic().prepare(ivp, np.array([0.0, 8.0]), times).from_start(q).measured[:, 0]
+    return posed(exact + 0.02 * np.random.default_rng(0).standard_normal(20))
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"), [("a level", True), ("a lag", True), ("known", False)]
+)
+def test_evolution_searches_where_unknowns_move_jumps(event, expected):
+    assert further_searches._jumps(refilled(event)) is expected
+
+
+def test_evolution_passes_the_jumps_of_the_sum_of_squares(posed):
+    steps = posed[0]._replace(problem=refilled("a level").fixing({"lag": 0.3}))
+    poor = ended_at((steps, posed[1]), {"k": 0.3, "low": 1.5})
+    assert poor.best.estimate.objective > 1000
+    after, note = with_evolution(poor, posed[1])
+    assert note == ""
+    assert after.best.estimate.parameters == pytest.approx({"k": 0.9, "low": 0.55}, rel=0.05)
+    assert after.best.estimate.objective < 40

@@ -14,9 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
 
+import casadi as ca
 import numpy as np
+from scipy.optimize import Bounds, differential_evolution
 
-from igpe.core.arrays import BoolArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.errors import IgpeError
@@ -33,6 +35,7 @@ from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.equations.compiled import compiled
+from igpe.equations.symbols import stack
 from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
 from igpe.estimation.settings import BY_FURTHER, BY_HORIZONS, Settings, Steps
 from igpe.numerics.least_squares.base import Fit
@@ -61,6 +64,9 @@ CUT_SHORT = "A further search for a better fit was interrupted."
 AGREEING, SCATTERED = 3, 16
 """Candidates of one objective that are enough, and the most starts of incremental shooting."""
 HORIZONS = 100_000_000  # of its work: some 4 s of a processor
+MEMBERS, LEAST_MEMBERS, GENERATIONS = 8, 32, 60
+"""Of differential evolution: for each unknown, at least of all, and how many of them."""
+EVOLUTION = 6_000_000_000  # its work: some 50 s; five pulses at an unknown level take half of it
 CHEAP, COSTLY = 200_000, 2_000_000
 """Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins.
 
@@ -184,6 +190,58 @@ def _can_shoot(steps: Steps) -> bool:
     return steps.best.at is not None and not is_large(steps.problem) and _can_search(steps)
 
 
+def with_evolution(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    """The steps after differential evolution, where states jump at times that unknowns move.
+
+    The sum of squares jumps as well, once such a time passes a measurement, and searches that
+    follow its derivatives end there; no note.
+    """
+    return if_in_time(lambda: _evolved(steps, settings)) or steps, ""
+
+
+def _evolved(steps: Steps, settings: Settings) -> Steps:
+    problem, box = steps.problem, steps.problem.box
+    ends = np.stack([box.lower, box.upper])
+    if not (_can_shoot(steps) and np.isfinite(ends).all() and _jumps(problem)):
+        return steps
+    residuals, positive = Residuals(problem, settings.compiled), box.lower > 0
+    residuals.limit_steps(box.vector(steps.best.estimate.parameters))
+    residuals.best.clear()
+    residuals.most_work = residuals.work + EVOLUTION
+    explained = ONCE.explained(residuals.degrees)
+
+    def cost(z: FloatArray) -> float:
+        at = residuals.cost(box.clip(np.exp(z, where=positive, out=z.copy())))
+        if at is not None and at <= explained:
+            raise ExhaustedError
+        return np.inf if at is None else at
+
+    ends[:, positive] = np.log(ends[:, positive])
+    members = max(MEMBERS, -(-LEAST_MEMBERS // len(box)))
+    with suppress(ExhaustedError):  # `residuals.best` is what the search has reached by then
+        differential_evolution(
+            cost, Bounds(*ends), maxiter=GENERATIONS, popsize=members, init="sobol", tol=0,
+            polish=False, rng=settings.seed,
+        )  # fmt: skip
+    values = [] if residuals.best.x is None else [residuals.best.x]
+    exact = list(refined(problem, values, settings, BY_FURTHER))
+    return led_if_better(steps, exact, settings, BY_FURTHER)
+
+
+def _jumps(problem: Problem) -> bool:
+    """Whether states jump at a time that unknowns move."""
+    found = compiled(problem)
+    every = (
+        found.initial_value_problem(k, switching=True).switching
+        for k in range(len(problem.experiments))
+    )
+    return any(
+        jump.at is None or ca.symvar(stack([jump.at, jump.delay]))
+        for switching in every
+        for jump in (switching.jumps if switching else ())
+    )
+
+
 def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     """The steps after multiple shooting, for a fit that the data refute; no note.
 
@@ -230,6 +288,15 @@ def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Ste
     if better is not steps:
         return better, ""
     return steps, NOTHING_BETTER.format(BRIEFLY.starts)
+
+
+LADDER = (
+    with_more_incremental_shooting,
+    with_evolution,
+    with_multiple_shooting,
+    with_further_search,
+)
+"""Searches for a fit that the data do not refute, in this order."""
 
 
 def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
