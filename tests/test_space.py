@@ -526,6 +526,22 @@ def test_a_start_may_be_a_profile_over_positions(profile):
     })
 
 
+def test_a_start_profile_is_called_with_the_members_integers():
+    first = [1.0, 0.2]
+
+    def chain(times):
+        m = pyo.ConcreteModel()
+        m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(2)
+        m.n, m.k = pyo.Var(m.t, m.i), pyo.Var(bounds=(0.01, 10))
+        m.dn = dae.DerivativeVar(m.n, wrt=m.t)
+        m.b = pyo.Constraint(m.t, m.i, rule=lambda m, t, i: m.dn[t, i] == -m.k * m.n[t, i])
+        return m
+
+    run = igpe.Experiment(table("n[1]"), start={"n": lambda i: first[i - 1]}, start_time=0.0)
+    problem = igpe.Problem(chain, parameters=["k"], experiments=run)
+    assert problem.experiments[0].start == {"n[1]": 1.0, "n[2]": 0.2}
+
+
 def test_a_start_may_be_a_pattern_or_a_parameter():
     def two(times):
         m = tube(times)

@@ -51,7 +51,11 @@ def equal(one: str, other: str) -> bool:
 
 
 def number(key: str) -> float | None:
-    """An index as a number; None if it is none."""
+    """An index as a number, an int as one; None if it is none."""
+    try:
+        return int(key)
+    except ValueError:
+        pass
     try:
         value = float(key)
     except ValueError:

@@ -146,7 +146,7 @@ def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
         x = np.array(sorted(table), dtype=float)
     except (TypeError, ValueError):
         x = np.zeros(0)
-    if not isinstance(key, float) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
+    if not isinstance(key, (int, float)) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
         raise ProblemError(
             f"The start profile of '{name}' has no value at {key}; it has values at "
             f"{list(table)[:SHOWN]}. Give a value there, or values on both sides of it, "
