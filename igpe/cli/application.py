@@ -310,7 +310,7 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     from igpe.formats.workbooks.reading import table_for
     from igpe.formats.workbooks.workbook import ASSUMED
 
-    elsewhere = "In the model file, read the table with igpe.read_workbook({})."
+    elsewhere = "igpe.read_workbook({}) in the model file"
 
     def table(**more: Any) -> Any:
         return table_for(data, problem, **more)

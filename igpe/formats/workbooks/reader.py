@@ -138,7 +138,7 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
     is_duration = words.dimension(column.unit) == words.TIME and not column.kind
     cases = (
         (not header, "ignore", "no name above it"),
-        (words.is_run(header), "experiment", ""),
+        (words.is_run(header) or (bool(texts) and words.is_charge(header)), "experiment", ""),
         (bool(texts) and words.begins_with(words.COMPONENTS, header), "component", ""),
         (bool(texts) and words.begins_with(words.UNITS, header), "unit", ""),
         (not numeric, "ignore", "no numbers"),
@@ -313,6 +313,7 @@ def _require_replicates(
                 f"'{block.grid.file.name}' has several rows with the same time and different "
                 f"values. The column '{column.header}' tells these rows apart.",
                 {
+                    "its entries name the experiments": {"roles": {column.header: "experiment"}},
                     "its entries are quantities": {"roles": {column.header: "component"}},
                     "the rows are replicates": {"roles": {column.header: "ignore"}},
                 },

@@ -34,7 +34,7 @@ OTHER_TIMES = word_set(
     "halbwertszeit totzeit"
 )
 RESIDENCE = word_set("residence verweilzeit tau")
-RUNS = word_set("experiment run exp batch trial lauf versuch subject patient animal proband")
+RUNS = word_set("experiment run exp batch trial lauf versuch ansatz subject patient animal proband")
 INDICES = word_set(
     "no nr index injection inj vial cycle spectrum scan point replicate rep sample number probe "
     "well line row id position"
@@ -278,6 +278,11 @@ def replicate(name: str) -> Replicate | None:
         if match := pattern.fullmatch(name.strip()):
             return Replicate(match[1], int(match[2]), certain)
     return None
+
+
+def is_charge(header: str) -> bool:
+    """Whether a header of texts is the German word for batches; of numbers, it is electric."""
+    return header.strip().lower() == "charge"
 
 
 def is_run(header: str) -> bool:

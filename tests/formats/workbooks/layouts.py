@@ -686,10 +686,25 @@ LAYOUTS["long, quantities below each other"] = Layout(
     "subject,time,quantity,value\na,0,C,3\na,1,C,2\na,0,E,20\na,1,E,30\nb,0,C,6\nb,1,C,5\nb,0,E,10\nb,1,E,40\n",
     runs={"a": "t C E / 0 3 20 / 1 2 30", "b": "t C E / 0 6 10 / 1 5 40"},
 )
+LAYOUTS["German batches"] = Layout(
+    "CSV: a column Charge with texts",
+    "Charge;Zeit / h;A\nB1;0;1\nB1;1;0,5\nB2;0;2\nB2;1;1,1\n",
+    time="h",
+    runs={"B1": "t A / 0 1 / 1 0.5", "B2": "t A / 0 2 / 1 1.1"},
+)
+LAYOUTS["electric charge"] = Layout(
+    "CSV: a column Charge with numbers",
+    "t,Charge\n0,1\n1,0.5\n",
+    runs={"": "t Charge / 0 1 / 1 0.5"},
+)
 LAYOUTS["long, by a column of unknown meaning"] = Layout(
     "CSV: different values at one time, told apart by a text",
     "time,Kanal,value\n0,C,3\n0,E,20\n1,C,2\n1,E,30\n",
-    choices=("its entries are quantities", "the rows are replicates"),
+    choices=(
+        "its entries name the experiments",
+        "its entries are quantities",
+        "the rows are replicates",
+    ),
 )
 LAYOUTS["long, replicates by name"] = Layout(
     "CSV: replicates of two people",
