@@ -532,8 +532,8 @@ def _refined_best(
             paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
     if best is None:
         cause = undefined_at_starts(problem, first.parameters) or (
-            f" The first attempt ended with the status: {first.status.value} Check the bounds and "
-            "the start values, and simulate the model at plausible parameters: "
+            f" {residuals.broken.sentence if residuals.broken else first.status.value} Check the "
+            "bounds and the start values, and simulate the model at plausible parameters: "
             "igpe.simulate(problem, {...})."
         )
         raise EstimationFailed(

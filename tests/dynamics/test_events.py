@@ -335,6 +335,35 @@ def test_sliding_is_said():
         igpe.simulate(posed((), build=sliding), TRUTH, times=TIMES)
 
 
+def braked(slope):
+    """A block with the speed v, which a brake stops at t = 0.5."""
+    table = pd.DataFrame({"time": [0.1, 0.4, 0.7, 1.0], "x": [0.18, 0.48, 0.5, 0.5]})
+    build = ode({"x": lambda m, t: m.v[t], "v": slope}, mu=(0.1, 20), c=(0.1, 2))
+    run = igpe.Experiment(table, start={"x": 0.0, "v": 2.0}, start_time=0.0, sigma=0.01)
+    return igpe.Problem(build, parameters=["mu", "c"], experiments=run)
+
+
+def test_what_comes_to_rest_at_the_threshold_stays_there():
+    problem = braked(lambda m, t: -m.c * m.v[t] - m.mu * pyo.Expr_if(m.v[t] > 0, 1.0, 0.0))
+    for c in np.linspace(0.2, 0.5, 20):  # rounding decides on which side of 0 the speed ends
+        values = {"mu": 4.0, "c": float(c)}
+        by_switches = Residuals(problem, Automatic())(problem.box.vector(values))
+        assert by_switches is not None
+        end = np.log1p(2 * c / 4.0) / c  # of the motion, v = (2 + 4 / c) exp(-c t) - 4 / c
+        rest = (2 + 4 / c) / c * -np.expm1(-c * end) - 4 / c * end
+        assert by_switches.residual[-1] == pytest.approx((rest - 0.5) / 0.01, abs=1e-4)
+
+
+def test_an_estimate_that_nothing_can_integrate_says_why():
+    sign = braked(
+        lambda m, t: (
+            -m.c * m.v[t] - m.mu * pyo.Expr_if(m.v[t] > 0, 1.0, pyo.Expr_if(m.v[t] < 0, -1.0, 0.0))
+        )
+    )
+    with pytest.raises(igpe.errors.EstimationFailed, match="sliding"):
+        igpe.estimate(sign)
+
+
 REFUSED = {
     "no trigger": (lambda: Event(add={"A": 1}), DataError, "neither at= nor when="),
     "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),

@@ -534,7 +534,8 @@ class _Course:
                 break
         else:
             raise BrokenError(f"Conditions on states trigger each other endlessly {at(self.t)}.")
-        if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
+        back = np.where(self.true, -1.0, 1.0) * found.rates * self.horizon
+        if any(back[j] > GRAZING * self.size[j] for j in held):  # else it stays there (rest)
             raise BrokenError(SLIDES.format(at(self.t)))
 
     def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:
