@@ -180,6 +180,19 @@ def test_replicates_that_are_copies_are_named(apart):
     assert ("All replicates of 'A' in experiment '1' are equal." in warnings) == (apart == 0)
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-3])
+def test_experiments_that_are_copies_are_named(apart):
+    given = problem(lambda m: 1.0)
+    runs = [
+        igpe.Experiment(DATA.assign(A=DATA["A"] + off), start={"A": 1.0}, start_time=0.0, name=name)
+        for name, off in (("one", 0.0), ("two", apart))
+    ]
+    copied = igpe.Problem(given.model, parameters=["k"], experiments=runs)
+    warnings = " ".join(igpe.check(copied, identifiability=False).warnings)
+    said = "The measurements of A in the experiments 'one' and 'two' are equal."
+    assert (said in warnings) == (apart == 0)
+
+
 @pytest.mark.parametrize("use", ["fix", "value", "equation", "expression", "start", "builder"])
 def test_an_input_that_no_equation_uses_is_named(use):
     """Pyomo takes the number of `m.E0` while the model is built."""

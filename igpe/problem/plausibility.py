@@ -10,7 +10,7 @@ quantities with units, and their products and powers.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from pyomo.environ import value
 from pyomo.repn import generate_standard_repn
 
 from igpe.core.arguments import is_finite
+from igpe.core.markup import in_words
 from igpe.problem.building import takes_experiment
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
@@ -83,7 +84,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
             for argument in _exponents(series[max(series)].expr):
                 for term in _terms(argument):
                     warnings = dict(quantities.warnings(term)) | warnings
-    return tuple(warnings.values())
+    return tuple((_same_series(problem.experiments) | warnings).values())
 
 
 def _other_starts(experiment: Experiment, own: ModelStarts) -> dict[str, str]:
@@ -166,6 +167,28 @@ def _copies(experiment: Experiment) -> dict[str, str]:
                 "are no independent measurements, and make intervals too short. Keep one of each."
             )
     return warnings
+
+
+def _same_series(experiments: Sequence[Experiment]) -> dict[str, str]:
+    """Pair of experiments -> warning, where they have all times and values of quantities alike."""
+    first: dict[tuple[str, bytes, bytes], str] = {}
+    found: dict[tuple[str, str], list[str]] = {}
+    for experiment in experiments:
+        for name in experiment.measurements.names:
+            times, values, _ = experiment.measurements.of(name)
+            if len(np.unique(values)) < FEW:
+                continue
+            other = first.setdefault((name, times.tobytes(), values.tobytes()), experiment.name)
+            if other != experiment.name:
+                found.setdefault((other, experiment.name), []).append(name)
+    return {
+        f"{one}, {other} (copies)": (
+            f"The measurements of {in_words(names)} in the experiments '{one}' and '{other}' are "
+            "equal. Copies are no independent measurements, and make intervals too short. Check "
+            "that each table was read once."
+        )
+        for (one, other), names in found.items()
+    }
 
 
 def held_inputs(
