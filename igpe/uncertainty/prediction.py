@@ -20,7 +20,7 @@ from igpe.core.arguments import shown
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
-from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.markup import Rows, Shown, frame_rows, in_words
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.residuals import Residuals, Run
@@ -181,7 +181,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     confidence  confidence level of the pointwise bands (at each time separately)
     kind        how the bands were computed: "linearised", or the number of bootstrap refits
     time_unit   unit of the times; empty if unknown
-    notes       inputs whose tables end before the predicted times
+    notes       inputs whose tables end before the predicted times, and quantities that the
+                measurements do not determine
     """
 
     table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
@@ -266,8 +267,18 @@ def predict(
         measured.append(own_table if under is None else own_table.head(0))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
-    unit = problem.unit("time")
-    return Prediction(table, measurements, confidence, kind, unit, tuple(notes.values()))
+    unit, said = problem.unit("time"), (*notes.values(), *_lost(table))
+    return Prediction(table, measurements, confidence, kind, unit, said)
+
+
+def _lost(table: pd.DataFrame) -> Iterator[str]:
+    """That measurements do not determine some of the predicted quantities."""
+    names = table.loc[np.isinf(table["standard_error"]), "name"].unique().tolist()
+    if names:
+        yield (
+            f"The measurements do not determine {in_words(names)}: the band is infinite, and a "
+            "dotted line shows the values."
+        )
 
 
 def _with_values(under: Problem, base: Likelihood) -> Problem:

@@ -142,10 +142,14 @@ def test_what_is_not_determined_has_an_infinite_band():
     run = igpe.Experiment(old, start={"A": 1.0, "Q": 0.0}, start_time=0.0, sigma=0.02)
     problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=[run])
     drawn = bootstrap(problem, PRODUCT_NEAR, replications=20)
-    for found in (
-        predict(problem, PRODUCT_NEAR, [1.0, 2.0]).table,
-        predict(problem, PRODUCT_NEAR, [1.0, 2.0], replications=drawn).table,
+    for prediction in (
+        predict(problem, PRODUCT_NEAR, [1.0, 2.0]),
+        predict(problem, PRODUCT_NEAR, [1.0, 2.0], replications=drawn),
     ):
+        found = prediction.table
+        assert "do not determine Q: the band is infinite" in " ".join(prediction.notes)
+        styles = [[line.get_linestyle() for line in ax.lines] for ax in prediction.plot().axes]
+        assert [":" in own for own in styles] == [False, True]
         lost = found[found["name"] == "Q"]
         assert np.isinf(lost[["lower", "upper", "standard_error"]]).all(axis=None)
         assert np.isfinite(found.loc[found["name"] == "A", ["lower", "upper"]]).all(axis=None)

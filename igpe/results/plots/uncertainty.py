@@ -183,7 +183,8 @@ def plot_prediction(
     One panel per quantity, one colour per experiment; the band of a measurement is drawn where
     there is one experiment.
 
-    table       experiment, name, time, value, lower, upper, band_lower, band_upper, unit
+    table       experiment, name, time, value, standard_error, lower, upper, band_lower,
+                band_upper, unit
     measured    experiment, name, time, measured
     axes        matplotlib axes, one per quantity; None: draw in a new figure
     confidence  confidence level of the bands;  time_unit: of the times
@@ -202,7 +203,12 @@ def plot_prediction(
             soft = {"color": look.color, "alpha": 0.3, "linewidth": 0}
             mean = ax.fill_between(t["time"], t["lower"], t["upper"], **soft)
             handles.setdefault(f"mean, {level}", mean)
-            (line,) = ax.plot(t["time"], t["value"], color=look.color, linestyle=look.line)
+            is_lost = np.isinf(t["standard_error"])
+            known, lost = t["value"].mask(is_lost), t["value"].where(is_lost)
+            (line,) = ax.plot(t["time"], known, color=look.color, linestyle=look.line)
+            if is_lost.any():
+                (dotted,) = ax.plot(t["time"], lost, color=look.color, linestyle=":")
+                handles["not determined by the data"] = dotted
             own = points[points["experiment"] == name]
             mark = {"color": "black" if alone else look.color, "markerfacecolor": "none"}
             (dots,) = ax.plot(own["time"], own["measured"], look.marker, markersize=4, **mark)
