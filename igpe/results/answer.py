@@ -41,7 +41,15 @@ from igpe.results.residual_table import (
     UNJUDGED,
     probability,
 )
-from igpe.results.result_data import PRIOR, TOO_COARSE, Parameter, ResultData, has_better, rounding
+from igpe.results.result_data import (
+    PRIOR,
+    START,
+    TOO_COARSE,
+    Parameter,
+    ResultData,
+    has_better,
+    rounding,
+)
 
 Grade = Literal["good", "fair", "bad"]
 
@@ -479,7 +487,7 @@ def actions(result: ResultData) -> list[str]:
             "the better values."
         )
     lines += [a for a in result.actions if a.startswith(TOO_LARGE_SIGMA)]
-    causes = [a for a in result.actions if a.startswith(PRIOR)]
+    causes = [a for a in result.actions if a.startswith((PRIOR, START))]
     off = [a for a in result.actions if OUTLIER in a and not result.is_robust]
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
@@ -506,7 +514,7 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
             advice = f"correct {it}, leave {it} out, or write loss=igpe.losses.Huber()."
         outliers = "outlier" if len(off) == 1 else "outliers"
         return f"Check the {outliers} before you change the model: {advice}"
-    is_known = any(a.startswith((TOO_COARSE, PRIOR)) for a in result.actions)
+    is_known = any(a.startswith((TOO_COARSE, PRIOR, START)) for a in result.actions)
     if is_known or result.active:
         return ""
     reasons = "" if result.adequacy is None else " ".join(result.adequacy.reasons)

@@ -145,6 +145,7 @@ class StructureMap:
 
 LIKELIHOOD = "-2 log likelihood"  # how the criterion begins, where the objective is one
 PRIOR = "The prior of "  # how the action on a prior begins that the measurements contradict
+START = "The start value of "  # the same, for one that is far from the first measurement
 TOO_COARSE = "The grid in space is too coarse"  # how that action begins
 VARYING = 1e-12  # relative scatter of one measured value is rounding
 BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."

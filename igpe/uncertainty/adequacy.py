@@ -55,11 +55,13 @@ from igpe.results.residual_table import (
     standardised,
 )
 from igpe.results.result import Result
+from igpe.results.result_data import START
 from igpe.uncertainty.likelihood import at_estimate, likelihood
 
 FEWEST = 3  # degrees of freedom that can show lack of fit
 BEYOND_CHANCE = 1e-6  # probability of so few changes of sign in any of the series
 LEFT = 0.05  # share of the sum of squares along the derivative, where no optimum is
+FAR = 10.0  # times a start value: so far is no first measurement of the same unit, as a rule
 APART = 3.0  # standard deviations by which an experiment's mean residual is off
 COURSE = 4  # different times of a series, for its residuals to have an order
 MOST = 3  # series that are named
@@ -154,8 +156,31 @@ def with_findings(
     notes = weak_sentences(list(free), x, result.covariance, result.linked)
     if problem.is_censored:
         notes.append(BELOW_LIMIT.format(problem.size - len(points), problem.size))
-    odd = [*_odd(judged, verdict), *oversized(points)]
+    # Wrong starts make outliers, which are then no news.
+    odd = _far_starts(judged, problem) or [*_odd(judged, verdict), *oversized(points)]
     return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
+
+
+def _far_starts(result: Result, problem: Problem) -> list[str]:
+    """Sentences on start values that are far from the first measurement of a quantity that the
+    model misses altogether: the units differ, as a rule."""
+    if result.adequacy is None or not result.adequacy.lacks:
+        return []
+    explained, found = result.r_squared(), []
+    several = len(problem.experiments) > 1
+    runs = {e.name: e for e in problem.experiments if not (e.events or e.steady)}
+    first = result.points.drop_duplicates(["experiment", "name"])  # sorted by time
+    for run, name, time, measured in first[["experiment", "name", "time", "measured"]].values:
+        start = runs[run].start.get(name) if run in runs else None
+        if isinstance(start, float) and start and not explained[name] >= 0:
+            ratio = measured / start
+            if not 1 / FAR < ratio < FAR:
+                where = f" in experiment {run}" if several else ""
+                found.append(
+                    f"{START}{name}{where} is {start:g}, but its first measurement is "
+                    f"{measured:.4g} (at t = {time:g}). Check both values and their units."
+                )
+    return found
 
 
 def _odd(result: Result, verdict: Adequacy) -> Iterator[str]:

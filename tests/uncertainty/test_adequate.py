@@ -146,6 +146,20 @@ def test_an_outlier_comes_before_the_lack_of_fit_that_it_makes(pooled):
     assert "correct it or leave it out." in actions(limited)[1]  # no robust loss beside limits
 
 
+@pytest.mark.parametrize(("start", "data", "says"), [(1.0, 50.0, "50"), (1000.0, 1.0, "1")])
+def test_a_start_value_in_another_unit_is_named_and_no_single_outlier(start, data, says):
+    time = np.arange(9.0)
+    table = pd.DataFrame({"time": time, "A": data * np.exp(-0.3 * time)})
+    run = igpe.Experiment(table, start={"A": start}, sigma=0.01 * data)
+    result = igpe.estimate(igpe.Problem(decay_model, parameters={"k": (0, 1)}, experiments=run))
+    assert actions(result)[0] == (
+        f"The start value of A is {start:g}, but its first measurement is {says} (at t = 0). "
+        "Check both values and their units."
+    )
+    assert "outlier" not in str(result)
+    assert "improve the model" not in str(result)
+
+
 def test_no_outlier_is_named_beside_a_series_with_a_larger_one():
     """A gross error that spoils its own series makes right measurements of another look wrong."""
     time = np.arange(12.0)
