@@ -425,6 +425,25 @@ def test_other_optima_are_searched_for_where_integrations_take_many_steps():
     assert why == ""
 
 
+@pytest.mark.parametrize("is_at_saddle", [False, True])
+def test_the_saddle_of_a_product_on_its_bounds_is_no_optimum(is_at_saddle):
+    slopes = {
+        "x": lambda m, t: -(m.k + m.q * m.r) * m.x[t],
+        "y": lambda m, t: m.k * m.x[t],
+    }
+    t = np.linspace(0, 10, 11)
+    x = np.exp(-0.304 * t)
+    data = pd.DataFrame({"time": t, "x": x, "y": 0.3 / 0.304 * (1 - x)})
+    run = igpe.Experiment(data, start={"x": 1.0, "y": 0.0}, sigma=0.02)
+    model = ode(slopes, k=(0, 1), q=(0, 1), r=(0, 1))
+    problem = igpe.Problem(model, parameters=["k", "q", "r"], experiments=[run])
+    best, saddle = np.array([0.3, np.sqrt(0.004), np.sqrt(0.004)]), np.array([0.3, 0.0, 0.0])
+    known = (saddle, []) if is_at_saddle else (best, [saddle])
+    values, is_passed, _ = other_optima(problem, Sought(*known, lambda _: (), 3.84, 0))
+    assert is_passed == is_at_saddle
+    assert [v[1] * v[2] for v in values] == pytest.approx([0.004] * is_at_saddle, rel=1e-3)
+
+
 def test_a_limit_of_steps_leaves_the_good_point_within_reach(monkeypatch):
     """A method that takes over where steps are used up is not tried where trials have a limit."""
     short = partial(replace, max_steps=3)

@@ -52,6 +52,7 @@ LOOSE, WAYPOINTS = 8, 6  # the least determined unknowns, and points on the way 
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
+ASIDE = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)  # of the way to the other bound, to leave a saddle
 HOPELESS = 2.0  # times the level above it: ends of quick searches beyond are not followed
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
@@ -209,7 +210,7 @@ class _Search:
         returns  False where the model cannot be integrated at the estimate
         """
         here = self.landscape.residual(self.sought.best)
-        own = self._fitted(self.sought.best, CLOSE)
+        own = self._minimum(self.sought.best)
         if here is None or own.at is None:
             return False
         before = own._replace(at=here)
@@ -233,7 +234,7 @@ class _Search:
 
     def lower_optimum(self) -> Fit | None:
         """A lower optimum along the valleys of the one next to the estimate; or None."""
-        own = self._fitted(self.sought.best, CLOSE)
+        own = self._minimum(self.sought.best)
         if own.at is None:
             return None
         self._lower_level(own)
@@ -254,7 +255,7 @@ class _Search:
                 x = fit.x
                 if fit.cost < own.cost and not self.landscape.is_level(fit, own):
                     self.residuals.most_work += WORK  # the estimate comes before other sets
-                    return self._fitted(x, CLOSE)
+                    return self._minimum(x)
         return None
 
     def _search(self, start: FloatArray) -> None:
@@ -262,7 +263,7 @@ class _Search:
         fit = self._fitted(start, QUICK)
         if fit.cost > self.level + self._far or self._known(fit) == KNOWN:
             return
-        fit = self._fitted(fit.x, CLOSE)
+        fit = self._minimum(fit.x)
         known = self._known(fit)
         if fit.cost > self.level or known == KNOWN or fit.status is Status.ITERATION_LIMIT:
             return
@@ -292,6 +293,16 @@ class _Search:
 
     def _fitted(self, start: FloatArray, search: GaussNewton) -> Fit:
         return search.fit(self.landscape.residual, start, self.landscape.box)
+
+    def _minimum(self, start: FloatArray) -> Fit:
+        """The optimum next to a start, and no saddle, as a product of two unknowns has at 0."""
+        fit = self._fitted(start, CLOSE)
+        for x in _aside(fit, self.landscape.box):
+            cost = self.residuals.cost(x)
+            if cost is not None and cost < fit.cost - self.landscape.rounding:
+                lower = self._fitted(x, CLOSE)
+                return lower if lower.cost < fit.cost else fit
+        return fit
 
     def _lower_level(self, fit: Fit) -> None:
         """The level of a better optimum; those above it are no longer within the threshold."""
@@ -326,6 +337,22 @@ class _Search:
             if fit.at is not None:  # without it, as derivatives of many ends take much memory
                 ends.append((fit.cost, fit.x))
         return [x for _, x in sorted(ends, key=lambda end: end[0])[:EXCHANGES]]
+
+
+def _aside(fit: Fit, box: Box) -> Iterator[FloatArray]:
+    """Points next to a fit, along the unknowns on which no residual depends there to first order.
+
+    Some must be at a bound: a Gauss-Newton step does not leave it, however the objective falls.
+    """
+    if fit.at is None:
+        return
+    flat = ~fit.at.jacobian.any(axis=0)
+    if not (flat & ((fit.x == box.lower) | (fit.x == box.upper))).any():
+        return
+    far = np.where(box.upper - fit.x > fit.x - box.lower, box.upper, box.lower)
+    far = np.where(np.isfinite(far), far, fit.x + 1.0)
+    for share in ASIDE:
+        yield np.where(flat, fit.x + share * (far - fit.x), fit.x)
 
 
 def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, FloatArray]]:
