@@ -1,14 +1,18 @@
 """Sets of values that structure predicts, and where the search for other optima goes with them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import ode
 from pyomo import dae
 
 import igpe
 from igpe.core.box import Box
 from igpe.estimation.equally_good import predicted
+from igpe.results.answer import actions
 from igpe.structure.solutions import Alternatives
 
 pytestmark = pytest.mark.thorough
@@ -100,3 +104,24 @@ def test_an_estimate_has_both_sets():
     assert len(sets) == 2
     for wanted in (truth, mirrored):
         assert any(one == pytest.approx(wanted, rel=0.05) for one in sets)
+
+
+def test_like_terms_exchange_their_values_and_more_of_the_same_data_cannot_help():
+    slopes = {"a": lambda m, t: -m.ka * m.a[t], "b": lambda m, t: -m.kb * m.b[t]}
+    total = {"s": lambda m, t: m.a[t] + m.b[t]}
+    model = ode(slopes, outputs=total, ka=(0.01, 5), kb=(0.01, 5), fa=(0, 2), fb=(0, 2))
+    t = np.linspace(0, 12, 25)
+    noise = 0.002 * np.random.default_rng(1).standard_normal(25)
+    data = pd.DataFrame({"time": t, "s": 1.2 * np.exp(-1.1 * t) + 0.6 * np.exp(-0.2 * t) + noise})
+    run = igpe.Experiment(data, start={"a": "fa", "b": "fb"}, sigma=0.002)
+    problem = igpe.Problem(model, parameters=["ka", "kb", "fa", "fb"], experiments=[run])
+    result = igpe.estimate(problem, certify=False)
+    (sets,) = [line for line in actions(result) if "sets of values" in line]
+    assert "Between sets, ka and kb exchange their values, and so do fa and fb." in sets
+    assert "give the order by a constraint (m.ka >= m.kb) or by bounds." in sets
+    assert "Measure more" not in sets
+    assert "can distinguish the sets" not in result.details.text
+    (other,) = result.other_optima
+    estimates = tuple(replace(p, value=1.01 * p.value) for p in other.estimates)
+    moved = replace(result, other_optima=(replace(other, estimates=estimates),))
+    assert "Measure more, or narrow the bounds." in actions(moved)[0]

@@ -32,6 +32,7 @@ from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
 from igpe.results.details import details, word
+from igpe.results.exchanges import exchange_sentences
 from igpe.results.residual_table import (
     CORRELATED,
     DOUBTFUL,
@@ -477,10 +478,10 @@ def actions(result: ResultData) -> list[str]:
     """One sentence for each thing that the user should do."""
     lines = []
     if result.other_optima:
-        lines.append(
-            f"{len(result.other_optima) + 1} sets of values {_equally(result)} (see "
-            "result.details). Measure more, or narrow the bounds."
-        )
+        advice = exchange_sentences(result) or ["Measure more, or narrow the bounds."]
+        count = len(result.other_optima) + 1
+        sets = f"{count} sets of values {_equally(result)} (see result.details)."
+        lines.append(" ".join([sets, *advice]))
     if result.proof is not None and has_better(result, result.proof):
         lines.append(
             "igpe.certify reached better values. See result.details, and start a new fit from "

@@ -7,6 +7,7 @@ from html import escape
 
 from igpe.core.markup import aligned, bullets, counted, filled, number, numbers, table, wide
 from igpe.numerics.optima import is_same_objective
+from igpe.results.exchanges import exchange_sentences
 from igpe.results.residual_table import NOT_INTEGRATED
 from igpe.results.result_data import Parameter, ResultData, has_better, rounding
 
@@ -98,12 +99,15 @@ def _others(result: ResultData) -> Iterator[Chapter]:
             "likelihood intervals may extend into other sets."
         )
     if count > 1:
+        advice = exchange_sentences(result) or [
+            "Other measurements, or narrower bounds, can distinguish the sets."
+        ]
         yield Chapter(
             "Sets of values",
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
                 "other sets fit almost as well: a likelihood ratio test does not reject them.",
-                f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
+                " ".join([own, *advice]),
                 "Where igpe can count them, igpe.check(problem) reports how many sets would remain "
                 "with perfect measurements.",
             ),
