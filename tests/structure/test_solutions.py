@@ -1,5 +1,7 @@
 """Numbers of values: published and derived answers, and that nothing more is claimed."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +16,7 @@ import igpe
 from igpe.structure.identifiability import Identifiable
 from igpe.structure.posed import expand, pose
 from igpe.structure.sensitivity_rows import SeriesStart
+from igpe.structure.series import ideal as ideals
 from igpe.structure.series.ideal import Ideal, ModularPolynomial, Relations, TooLong, Unrolled
 from igpe.structure.solutions import solutions
 
@@ -148,6 +151,35 @@ def test_an_ideal_knows_its_solutions():
     assert ideal.degree(variable(2), 5) is None  # of which nothing is said
     with pytest.raises(TooLong):
         Ideal([CIRCLE, CIRCLE, X * Y], PRIME, 3)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_linear_consequences_leave_the_ideal_as_it_is(count, monkeypatch):
+    """Random conics through a point: none, some or all variables follow without a basis."""
+    random, monomials = np.random.default_rng(count), [(0, 0), (0, 1), (1, 1), (0,), (1,)]
+    conics = []
+    for _ in range(count):
+        terms = {m: int(random.integers(1, 100)) for m in monomials}
+        conic = ModularPolynomial(terms, PRIME)
+        conics.append(conic - conic.value([3, 5]))
+    checked_forms = []
+    for most in (ideals.MOST_ENTRIES, 0):
+        monkeypatch.setattr(ideals, "MOST_ENTRIES", most)
+        ideal = Ideal(conics, PRIME, 1e6)
+        degrees = [ideal.degree(a, 9) for a in (X, Y, X + Y)]
+        checked_forms.append((degrees, [ideal.reduced(a).constant for a in (X, Y, X * Y)]))
+    assert checked_forms[0] == checked_forms[1]
+    assert (checked_forms[0][1] == [3, 5, 15]) == (count > 2)
+
+
+def test_linear_consequences_need_no_sympy():
+    script = (
+        "import sys; from igpe.structure.series.ideal import Ideal, ModularPolynomial; "
+        "x, y = (ModularPolynomial({(i,): 1}, 101) for i in (0, 1)); "
+        "ideal = Ideal([x * y - 6, x * x * y - 12, x * y * y - 18], 101, 1e6); "
+        "assert ideal.reduced(x).constant == 2; raise SystemExit('sympy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_normal_forms_agree_with_those_over_the_rationals():
