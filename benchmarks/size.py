@@ -20,7 +20,9 @@ growth     of each figure over the sizes: the exponent of a power of the number 
 --quick    sizes up to 100
 
 Every case runs in a process of its own and is kept in the store; seconds are of the processor, with
-the compiler's. One that takes more than LONGEST is stopped and counts as not finished.
+the compiler's. The driver of the integrators, which a machine compiles once for all models, is
+compiled before and is a row of its own (`driver, once`). A case that takes more than LONGEST is
+stopped and counts as not finished.
 """
 
 # ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
@@ -51,6 +53,8 @@ from trust.run import Answer, run_all
 import igpe
 import igpe.pipeline  # noqa: F401 - loaded before anything is timed, as its peers are
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.compiler import built
+from igpe.dynamics.integrators.runge_kutta_source import FORWARDS, driver
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
 
@@ -257,8 +261,11 @@ def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
         return {**figures_, "memory": most}
 
     def rows(given: argparse.Namespace) -> Iterator[Row]:
-        with TemporaryDirectory() as cache:  # nothing is compiled before
+        with TemporaryDirectory() as cache:  # no model is compiled before
             os.environ["XDG_CACHE_HOME"] = cache
+            for name, is_sparse in (("few states", False), ("many states", True)):
+                spent, _ = timed(partial(built, driver(FORWARDS, is_sparse), FORWARDS))
+                yield Row(name, "driver, once", spent, "s", "", None)
             store = given.store / f"{what}.jsonl" if given.store else None
             chosen = cases(what, given)
             answers = run_all(store, chosen, partial(work, amici=given.amici), LONGEST)

@@ -47,13 +47,17 @@ from igpe.dynamics.integrators.limits import (
     no_number,
 )
 from igpe.dynamics.integrators.runge_kutta_source import (
+    BACK,
+    FORWARDS,
     QUESTION,
     BatchStruct,
     CompiledModel,
+    ModelStruct,
     PlanStruct,
     Sweep,
     Tape,
     ToldStruct,
+    driver,
     model_formulas,
     written,
     written_told,
@@ -125,31 +129,34 @@ class RungeKutta(Integrator):
             return refused_implicit(self, ivp, pieces)
         some, (slope, *told) = _formulas(ivp)
         model = written(slope)
-        outputs = [written_told(formula) for formula in told]
-        if (length := model.length + sum({id(o): o.length for o in outputs}.values())) > LONGEST:
+        kinds = dict.fromkeys([told[0], *sorted(told[1:], key=lambda one: one.key)])
+        outputs = written_told(*kinds)
+        if (length := model.length + sum(one.length for one in outputs)) > LONGEST:
             why = (
                 f"The equations are too long to compile: they have {length} operations, and the "
                 "limit is "
             )
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
-        driver, why = built(model.source, "igpe_intervals")
-        if driver is None:
-            return Refused(ivp, pieces, why, Status.NO_SOLVER)
-        structs, libraries = [], dict[str, Any]()
-        for one, formula in zip(outputs, told, strict=True):
-            if one.source not in libraries:
-                libraries[one.source] = built(one.source, "igpe_tolds")
-            library, why = libraries[one.source]
+        libraries = []
+        for source, name in (
+            (driver(FORWARDS, model.sizes["lu_n"] > 0), FORWARDS),
+            (model.source, "igpe_slopes"),
+            (outputs[0].source, "igpe_told0s"),
+        ):
+            library, why = built(source, name)
             if library is None:
                 return Refused(ivp, pieces, why, Status.NO_SOLVER)
-            structs.append(ToldStruct.of(one, library, formula.numbers))
-        for function in (driver.igpe_intervals, driver.igpe_back):
-            function.argtypes = [ctypes.c_void_p] * 2
+            libraries.append(library)
+        runs, slopes, library = libraries
+        runs.igpe_intervals.argtypes = [ctypes.c_void_p] * 2
+        of = dict(zip(kinds, outputs, strict=True))
+        structs = [ToldStruct.of(of[one], library, one.numbers) for one in told]
         sizes = {"size": ivp.scale, "nearest": some.ivp.unknown_scale}
         sizes["most"] = self.most(ivp) * ivp.scale
         sizes = {name: np.ascontiguousarray(v, dtype=float) for name, v in sizes.items()}
-        room = np.max([one.room for one in structs], axis=0)
-        compiled = CompiledModel(driver, slope.numbers, structs[0], structs[1:], sizes, room)
+        room = np.array([one.room for one in structs], dtype=np.int64).max(axis=0)
+        first = ModelStruct.of(model, slopes, slope.numbers)
+        compiled = CompiledModel(runs, first, structs[0], structs[1:], sizes, room)
         return RungeKuttaIntervals(ivp, pieces, self, some, compiled)
 
 
@@ -393,14 +400,21 @@ class RungeKuttaIntervals(Intervals):
         arrays = [v.ctypes.data for v in (given, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
         here = self.at(recorded.q)
-        if isinstance(here, str) or self.model.library.igpe_back(
-            ctypes.byref(here._plan), ctypes.byref(sweep)
+        if (
+            isinstance(here, str)
+            or self._back is None
+            or self._back.igpe_back(ctypes.byref(here._plan), ctypes.byref(sweep))
         ):
             by_node[:], by_q[:] = np.nan, np.nan
         if (other := self._instead(by_node, by_q)) is not None:
             return other.swept(recorded, weights)
         by_unknown[places] = by_q
         return Swept(by_node, by_unknown)
+
+    @cached_property
+    def _back(self) -> ctypes.CDLL | None:
+        """The driver of sweeps, compiled when the first one is requested."""
+        return built(driver(BACK, self.model.slopes.lu_n > 0), BACK).library
 
     def at(self, q: FloatArray) -> "RungeKuttaIntervals | str":
         """The same with the pieces that the unknowns q make, or why not."""
@@ -488,7 +502,7 @@ class RungeKuttaIntervals(Intervals):
         here._plan.most_steps = MOST_STEPS if steps is None else steps
         self._clock.until = time.monotonic() + self.method.seconds
         with deferred():  # C code cannot be left by an exception
-            self.model.library.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
+            self.model.driver.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
         *numbers, reached, told = views
         if before or after:
             kept = slice(before, n_d - after)

@@ -1,7 +1,7 @@
 /* Second part: the linear equations of implicit stages, (1 - factor f_x) v = w, f_x and factors being
    those of stage s.
 
-   Where most of the factors are zeros, their places are known beforehand (LU_N > 0; see
+   Where most of the factors are zeros, their places are known beforehand (SPARSE, lu_n > 0; see
    `igpe/dynamics/integrators/runge_kutta_source.py`): rows and columns in the order LU_ORDER, LU_PLACE its inverse; row i has entries
    from LU_FIRST[i] on in columns LU_COL, LU_DIAGONAL[i] the one on the diagonal, lower ones before it.
    Pivots then stand on the diagonal. One that is a small difference of large numbers would lose
@@ -11,9 +11,17 @@
 #define SMALL 8         /* states up to which zeros of dense factors are not looked for */
 #define CANCELLED 1e-6  /* a pivot relative to what it is the sum of */
 
-#if LU_N
+#if SPARSE
+#define LU_PLACES(r) \
+  const int *LU_ORDER = (r)->model->lu_order, *LU_FIRST = (r)->model->lu_first; \
+  const int *LU_COL = (r)->model->lu_col, *LU_DIAGONAL = (r)->model->lu_diagonal
+
 /* Sparse factors L D U, the inverses of D in their places; 0 where a pivot is lost. */
 HOT static int factorise_sparsely(Run *r, int s, double factor) {
+  SIZED(r);
+  LU_PLACES(r);
+  const int *FX_FIRST = r->model->fx_first, *FX_COL = r->model->fx_col;
+  const int *LU_PLACE = r->model->lu_place;
   const double *fx = r->fx[s];
   double *lu = r->sparse[s], w[N_X];
   for (int i = 0; i < N_X; i++) {
@@ -40,6 +48,8 @@ HOT static int factorise_sparsely(Run *r, int s, double factor) {
 
 /* Solve for four right-hand sides of a panel and, if there are `two`, the four beside them. */
 INLINE void solve_some_sparsely(const Run *r, int s, double *v, const long w, const int two) {
+  SIZED(r);
+  LU_PLACES(r);
   const double *lu = r->sparse[s];
   Four x[N_X], y[N_X];
   for (int i = 0; i < N_X; i++) {
@@ -69,6 +79,8 @@ HOT static void solve_sparsely(const Run *r, int s, double *v, long w) {
 }
 
 static void solve_one_sparsely(const Run *r, int s, const double *from, double *v) {
+  SIZED(r);
+  LU_PLACES(r);
   const double *lu = r->sparse[s];
   double x[N_X];
   for (int i = 0; i < N_X; i++) {
@@ -84,6 +96,8 @@ static void solve_one_sparsely(const Run *r, int s, const double *from, double *
 }
 
 static void solve_transposed_sparsely(const Run *r, int s, double *v) {
+  SIZED(r);
+  LU_PLACES(r);
   const double *lu = r->sparse[s];
   double u[N_X];
   for (int i = 0; i < N_X; i++) u[i] = v[LU_ORDER[i]];
@@ -97,16 +111,18 @@ static void solve_transposed_sparsely(const Run *r, int s, double *v) {
   }
 }
 #define SPARSELY(function) if (r->is_sparse[s]) return function;
-#else
+#else /* a driver of few states, which is compiled faster */
 #define SPARSELY(function)
 #endif
 
 /* LU factors, with row exchanges, of 1 - factor f_x, the inverses of the pivots in their places;
    0 if it is singular, or if there is no memory. */
 HOT static int factorise_densely(Run *r, int s, double factor) {
+  SIZED(r);
+  const int *FX_ROW = r->model->fx_row, *FX_COL = r->model->fx_col, FX_N = (int)r->model->fx_n;
   const double *fx = r->fx[s];
   int *order = r->order[s];
-  if (!r->dense[s]) r->dense[s] = malloc(sizeof(double) * N_X * N_X);
+  if (!r->dense[s]) r->dense[s] = malloc(sizeof(double) * (size_t)N_X * N_X);
   double *lu = r->dense[s];
   if (!lu) return 0;
   for (int i = 0; i < N_X; i++) order[i] = i;
@@ -135,46 +151,66 @@ HOT static int factorise_densely(Run *r, int s, double factor) {
 }
 
 static int factorise(Run *r, int s, double factor) {
-#if LU_N
+#if SPARSE
   if ((r->is_sparse[s] = factorise_sparsely(r, s, factor))) return 1;
 #endif
   return factorise_densely(r, s, factor);
 }
 
+/* Solutions for four right-hand sides of a panel, by dense factors. */
+INLINE void solve_four(const double *lu, const int *order, double *v, const long w, Four *x, const int n) {
+  for (int i = 0; i < n; i++) x[i] = *(const Four *)(v + order[i] * w);
+  for (int i = 1; i < n; i++)
+    for (int j = 0; j < i; j++)
+      if (n <= SMALL || lu[i * n + j] != 0) x[i] -= lu[i * n + j] * x[j];
+  for (int i = n - 1; i >= 0; i--) {
+    for (int j = i + 1; j < n; j++)
+      if (n <= SMALL || lu[i * n + j] != 0) x[i] -= lu[i * n + j] * x[j];
+    x[i] *= lu[i * n + i];
+  }
+  for (int i = 0; i < n; i++) *(Four *)(v + i * w) = x[i];
+}
+
+/* The solution for one right-hand side. */
+INLINE void solve_single(const double *lu, const int *order, const double *from, double *v, const int n) {
+  for (int i = 0; i < n; i++) v[i] = from[order[i]];
+  for (int i = 1; i < n; i++)
+    for (int j = 0; j < i; j++) v[i] -= lu[i * n + j] * v[j];
+  for (int i = n - 1; i >= 0; i--) {
+    for (int j = i + 1; j < n; j++) v[i] -= lu[i * n + j] * v[j];
+    v[i] *= lu[i * n + i];
+  }
+}
+
+/* What is done for n states; very few are constants, whose loops compilers write out. */
+#define BY_SIZE(n, DO) \
+  switch (n) { \
+    case 2: DO(2); break; \
+    case 3: DO(3); break; \
+    case 4: DO(4); break; \
+    default: DO(n); \
+  }
+
 /* Solve for all right-hand sides of a panel with rows of w numbers. */
 HOT static void solve(const Run *r, int s, double *panel, long w) {
+  SIZED(r);
   SPARSELY(solve_sparsely(r, s, panel, w))
-  const double *lu = r->dense[s];
-  for (double *v = panel; v < panel + w; v += 4) {
-    Four x[N_X];
-    for (int i = 0; i < N_X; i++) x[i] = *(const Four *)(v + r->order[s][i] * w);
-    for (int i = 1; i < N_X; i++)
-      for (int j = 0; j < i; j++)
-        if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
-    for (int i = N_X - 1; i >= 0; i--) {
-      for (int j = i + 1; j < N_X; j++)
-        if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
-      x[i] *= lu[i * N_X + i];
-    }
-    for (int i = 0; i < N_X; i++) *(Four *)(v + i * w) = x[i];
-  }
+  Four x[N_X];
+#define ALL_OF(n) for (long l = 0; l < w; l += 4) solve_four(r->dense[s], r->order[s], panel + l, w, x, n)
+  BY_SIZE(N_X, ALL_OF)
 }
 
 /* The same for one right-hand side. */
 HOT static void solve_one(const Run *r, int s, const double *from, double *v) {
+  SIZED(r);
   SPARSELY(solve_one_sparsely(r, s, from, v))
-  const double *lu = r->dense[s];
-  for (int i = 0; i < N_X; i++) v[i] = from[r->order[s][i]];
-  for (int i = 1; i < N_X; i++)
-    for (int j = 0; j < i; j++) v[i] -= lu[i * N_X + j] * v[j];
-  for (int i = N_X - 1; i >= 0; i--) {
-    for (int j = i + 1; j < N_X; j++) v[i] -= lu[i * N_X + j] * v[j];
-    v[i] *= lu[i * N_X + i];
-  }
+#define ONE_OF(n) solve_single(r->dense[s], r->order[s], from, v, n)
+  BY_SIZE(N_X, ONE_OF)
 }
 
 /* Solve with the transpose of what was factorised, in place. */
 static void solve_transposed(const Run *r, int s, double *v) {
+  SIZED(r);
   SPARSELY(solve_transposed_sparsely(r, s, v))
   const double *lu = r->dense[s];
   double u[N_X];

@@ -2,18 +2,18 @@
 
    A vector holds a state and its derivatives S along some directions D of (start, q): dS/dt = f_x S +
    f_q D. These stand in panels, rows of eight directions side by side, one for each state, so that all
-   that a step does with a panel stays in the cache (`Run`). The functions of the model stand above this
-   text, written by CasADi, ab being the inputs' a and b:
+   that a step does with a panel stays in the cache (`Run`). The driver is the same for all models, and
+   compiled once. Functions of a model stand in libraries of its own: `Model` (`runge_kutta_slopes.c`),
+   and `Told`, what is measured and what happens at breaks, as most experiments share slopes alone. The
+   numbers of the Runge-Kutta pairs (A, E, D of igpe/dynamics/integrators/tableaux.py) stand above this
+   text. Sizes (N_X states, N_Q unknowns, N_U inputs) are constants of each function that needs them:
+   compilers then know that no loop changes them. */
 
-     igpe_slope   (t, x, q, ab, c) -> f      igpe_slopes  (t, x, q, ab, c) -> f, f_x, f_q
-
-   c being all numbers that stand in them (so that experiments which differ in those share a library)
-   and so do the sizes, the places of the Jacobians' entries (FX_N, FX_ROW, FX_COL, ...) and the
-   numbers of the Runge-Kutta pairs (A, E, D of igpe/dynamics/integrators/tableaux.py). What is
-   measured stands in a library of its own, `Told`, as most experiments share slopes alone. */
-
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define casadi_int long long int
 
 #if defined(__GNUC__) && !defined(__clang__)
 #define HOT __attribute__((optimize("O3"))) /* short loops worth vectorising; everything at this */
@@ -22,10 +22,32 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #define APART static __attribute__((noinline)) /* for long code that is slower inside loops */
+#define SIZED(r) const int N_X = (int)(r)->model->states, N_Q = (int)(r)->model->unknowns
 
 typedef int (*Function)(const double **, double **, casadi_int *, double *, int);
+typedef void (*Products)(const double *fx, const double *fq, const double *s, const double *by, double *k,
+                         long w, int two);
+typedef void (*Along)(double t, const double *x, const double *q, const double *ab, const double *number,
+                      double *k, const double *s, const double *by, double *to, long w, int two);
 
-/* What is measured. The first N_Q unknowns are those of the slopes, the others stand here alone. */
+/* The slopes, ab being the inputs' a and b, and c all numbers that stand in the equations (so that
+   experiments which differ in those share a library). */
+typedef struct {
+  Function slope, slopes;    /* (t, x, q, ab, c) -> f and -> f, f_x, f_q */
+  Products products;         /* all rows of f_x S + f_q D; by is 0 where f_q D is not wanted */
+  Along along;               /* slopes of four directions, or `two` times four, without Jacobians */
+  const double *numbers;     /* c */
+  long long few;             /* up to how many directions this is faster; 0: it is not there */
+  long long states, unknowns, inputs, work, iwork;
+  /* Entries of the Jacobians: how many, their rows and columns, where rows begin. Those of f_q by
+     unknowns: where each unknown's begin, and which they are. Sparse factors: see `..._linear.c`. */
+  long long fx_n, fq_n, lu_n;
+  const int *fx_row, *fx_col, *fx_first, *fq_row, *fq_col, *fq_first, *fq_begin, *fq_at;
+  const int *lu_order, *lu_place, *lu_first, *lu_col, *lu_diagonal;
+} Model;
+
+/* What is measured, or what a break makes of the states (`jump`). The first N_Q unknowns are those of the
+   slopes, the others stand here alone. */
 typedef struct {
   Function plain, both;      /* (t, x, q, ab, c) -> h and -> h, h_x, h_q */
   const double *numbers;     /* c of these */
@@ -48,7 +70,7 @@ typedef struct {
   const double *size;       /* (N_X) of the states */
   const double *most;       /* (N_X) how large each may be */
   const double *nearest;    /* (unknowns) one nearer to 0 counts as so large */
-  const double *numbers;    /* of the model's functions */
+  const Model *model;
   const Told *told;
   const long long *room;    /* entries of h_x and h_q, size, reals and integers: the most of told and breaks */
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
@@ -94,32 +116,32 @@ typedef struct {
 enum { DONE, STEPS, LARGE, NO_NUMBER, TOO_SMALL, MEMORY, START, BEFORE, STOPPED, JUMPED };
 enum { EXPLICIT, IMPLICIT, BY_STIFFNESS };
 
-/* Work of one run; k are the slopes of the stages. A vector begins with the state, ROOM numbers, and goes
+/* Work of one run; k are the slopes of the stages. A vector begins with the state, and goes
    on with panels of N_X rows. The last panel has rows of four where these are enough; where directions
    are no multiple of four, the first one stands several times, `pad` times too often. */
-#define ROOM ((N_X + 7) / 8 * 8) /* so that all rows of eight begin with a line of the cache */
-
 typedef struct {
   const Plan *plan;
+  const Model *model;
   const double *q, *ab, *along; /* along: the rows of q, or 0 */
   long directions, pad, lanes, N;  /* lanes: places for directions; N: numbers of a vector */
+  long first, panel;      /* place of the first panel, where a line of the cache begins; its numbers */
   double *memory, *x, *end, *stage, *k[STAGES], *carried;
   double *by, *most;      /* rows of q in panels of N_Q rows; how large each direction counts */
   int *moves, *count;     /* for each panel, which rows of q are not 0, and how many; -1: most are */
   double *fx[STAGES], *fq[STAGES]; /* Jacobians at the stages; the first ones where the step begins */
   double *hx, *hq, *told_h, *told_w;
   casadi_int *told_iw;
-  double point[N_X], f[N_X], w[WORK + 1];
-  double fast[N_X];       /* direction of the fastest mode, in the units of the states */
+  double *point, *f, *w;  /* a state, its slope, memory of the model's functions */
+  double *fast;           /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
   int few;                /* whether directions are so few that ALONG gives their slopes */
   int at_x;               /* whether the first Jacobians are those where the step begins */
   long long piece;
-  double seen[STAGES * N_X]; /* where the Jacobians of the stages stand */
-  double *dense[STAGES], sparse[STAGES][LU_N + 1]; /* factors at the stages, and which were made last */
-  int order[STAGES][N_X], is_sparse[STAGES];
-  casadi_int iw[IWORK + 1];
+  double *seen;           /* (STAGES, N_X) where the Jacobians of the stages stand */
+  double *dense[STAGES], *sparse[STAGES]; /* factors at the stages, and which were made last */
+  int *order[STAGES], is_sparse[STAGES];
+  casadi_int *iw;
 } Run;
 
 /* Memory for what is measured, and for breaks; 0 if there is none. */
@@ -142,20 +164,20 @@ static void freed(Run *r) {
 
 /* How many unknowns are directions, or may be parts of some. */
 INLINE long moving(const Plan *p, const Batch *b) {
-  return b->rest ? N_Q : (long)p->told->unknowns;
+  return b->rest ? p->model->unknowns : (long)p->told->unknowns;
 }
 
 static void slope_at(Run *r, double t, const double *x) {
-  const double *arg[ARG] = {&t, x, r->q, r->ab, r->plan->numbers};
-  double *res[RES] = {r->f};
-  igpe_slope(arg, res, r->iw, r->w, 0);
+  const double *arg[5] = {&t, x, r->q, r->ab, r->model->numbers};
+  double *res[1] = {r->f};
+  r->model->slope(arg, res, r->iw, r->w, 0);
 }
 
 /* With the Jacobians of stage i. */
 static void slopes_at(Run *r, double t, const double *x, int i) {
-  const double *arg[ARG] = {&t, x, r->q, r->ab, r->plan->numbers};
-  double *res[RES] = {r->f, r->fx[i], r->fq[i]};
-  igpe_slopes(arg, res, r->iw, r->w, 0);
+  const double *arg[5] = {&t, x, r->q, r->ab, r->model->numbers};
+  double *res[3] = {r->f, r->fx[i], r->fq[i]};
+  r->model->slopes(arg, res, r->iw, r->w, 0);
 }
 
 static int finite_all(const double *v, long n) {
@@ -164,16 +186,23 @@ static int finite_all(const double *v, long n) {
   return sum == 0;
 }
 
+/* Four numbers anywhere in memory; compilers make of them what the machine has. */
+typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+
+/* What memcpy does, which few numbers are not worth a call of. */
+INLINE void copy(double *to, const double *from, const long n) {
+  long i = 0;
+  for (; i + 4 <= n; i += 4) *(Four *)(to + i) = *(const Four *)(from + i);
+  for (; i < n; i++) to[i] = from[i];
+}
+
 /* How many panels there are, where one begins in a vector, and how long its rows are. */
 INLINE long panels(const Run *r) { return (r->lanes + 7) / 8; }
-INLINE long place(long p) { return ROOM + 8 * N_X * p; }
+INLINE long place(const Run *r, long p) { return r->first + r->panel * p; }
 INLINE long width(const Run *r, long p) { return r->lanes - 8 * p < 8 ? 4 : 8; }
 
 /* The direction in a lane of a panel; below 0 where the first one stands too often. */
 INLINE long direction(const Run *r, long p, long lane) { return 8 * p + lane - r->pad; }
-
-/* Four numbers anywhere in memory; compilers make of them what the machine has. */
-typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
 
 typedef long long Mask __attribute__((vector_size(32), aligned(8), may_alias));
 
@@ -200,6 +229,10 @@ INLINE void add_entry(double *k, double v, const double *by, long w) {
 
 /* Add factor f_q D to the derivatives in panel p, f_q being that of stage i. */
 static void add_by_unknowns(const Run *r, int i, long p, double factor, double *k) {
+  SIZED(r);
+  const Model *model = r->model;
+  const int *FQ_ROW = model->fq_row, *FQ_COL = model->fq_col, *FQ_AT = model->fq_at;
+  const int *FQ_BEGIN = model->fq_begin, FQ_N = (int)model->fq_n;
   const long w = width(r, p);
   const double *by = r->by + 8 * N_Q * p, *fq = r->fq[i];
   const int *moves = r->moves + N_Q * p;
@@ -210,73 +243,27 @@ static void add_by_unknowns(const Run *r, int i, long p, double factor, double *
       add_entry(k + FQ_ROW[FQ_AT[l]] * w, factor * fq[FQ_AT[l]], by + moves[n] * w, w);
 }
 
-/* Rows of f_x S + f_q D, PRODUCTS being made of these: row i begins, an entry m of f_x in column j,
-   one of f_q, the row ends. It is four columns of a panel and, if there are `two`, the four beside them.
-   LOOPED is what PRODUCTS is where it would be too long to be written out. */
-#define ROW(i) { Four one = {0, 0, 0, 0}, other = {0, 0, 0, 0};
-#define BY_X(m, j) ADD(fx[m], s + (j) * w)
-#define BY_Q(m, j) if (by) ADD(fq[m], by + (j) * w)
-#define ADD(v, from) { \
-    one += v * *(const Four *)(from); \
-    if (two) other += v * *(const Four *)((from) + 4); \
-  }
-#define ENDS(i) *(Four *)(k + (i) * w) = one; if (two) *(Four *)(k + (i) * w + 4) = other; }
-#define LOOPED \
-  for (int i = 0; i < N_X; i++) { \
-    ROW(i) \
-    for (int m = FX_FIRST[i]; m < FX_FIRST[i + 1]; m++) BY_X(m, FX_COL[m]) \
-    for (int m = FQ_FIRST[i]; m < FQ_FIRST[i + 1]; m++) BY_Q(m, FQ_COL[m]) \
-    ENDS(i) \
-  }
-
-INLINE void products(const double *fx, const double *fq, const double *restrict s,
-                     const double *restrict by, double *restrict k, const long w, const int two) {
-  PRODUCTS
-}
-
-/* The slopes of the state x and of four directions, and of four more e columns on, without Jacobians:
-   ALONG is written for that, line by line, where it is faster. Rows of panels have w numbers. */
-INLINE void along(const Run *r, const double t, const double *x, double *restrict k, const double *s,
-                  const double *by, double *restrict to, const long w, const long e) {
-  const double *number = r->plan->numbers;
-  ALONG
-}
-
-APART void along_four(const Run *r, double t, const double *x, double *k, const double *s,
-                      const double *by, double *to, long w) {
-  along(r, t, x, k, s, by, to, w, 0);
-}
-
-APART void along_eight(const Run *r, double t, const double *x, double *k, const double *s,
-                       const double *by, double *to) {
-  along(r, t, x, k, s, by, to, 8, 4);
-}
-
 /* The slopes k of the derivatives s in panel p, by the Jacobians of stage i at t and `point`. Those of a
    probe have the same bits among few or many. */
 static void slopes_of_panel(Run *r, int i, double t, const double *point, long p, const double *s,
                             double *k) {
+  const Model *m = r->model;
   const long w = width(r, p), last = w - 4;
-  const double *fx = r->fx[i], *fq = r->fq[i], *by = r->by + 8 * N_Q * p;
-  const int apart = FEW && r->probed && p == panels(r) - 1, all = r->count[p] < 0;
-  if (w == 8 && !apart) {
-    if (all) products(fx, fq, s, by, k, 8, 1);
-    else products(fx, fq, s, 0, k, 8, 1);
-  } else if (w == 8 || !apart) {
-    if (all) products(fx, fq, s, by, k, w, 0);
-    else products(fx, fq, s, 0, k, w, 0);
-  }
+  const double *fx = r->fx[i], *fq = r->fq[i], *by = r->by + 8 * m->unknowns * p;
+  const int apart = m->few && r->probed && p == panels(r) - 1, all = r->count[p] < 0;
+  if (w == 8 || !apart) m->products(fx, fq, s, all ? by : 0, k, w, w == 8 && !apart);
   if (!all) add_by_unknowns(r, i, p, 1, k);
-  if (apart) along_four(r, t, point, r->k[i], s + last, by + last, k + last, w);
+  if (apart)
+    m->along(t, point, r->q, r->ab, m->numbers, r->k[i], s + last, by + last, k + last, w, 0);
 }
 
 /* The slopes of x and of few directions, at least four. */
 static void slopes_of_few(const Run *r, double t, const double *x, double *k) {
+  const Model *m = r->model;
   for (long p = 0; p < panels(r); p++) {
-    const long from = place(p);
-    const double *by = r->by + 8 * N_Q * p;
-    if (width(r, p) == 8) along_eight(r, t, x, k, x + from, by, k + from);
-    else along_four(r, t, x, k, x + from, by, k + from, 4);
+    const long from = place(r, p), w = width(r, p);
+    const double *by = r->by + 8 * m->unknowns * p;
+    m->along(t, x, r->q, r->ab, m->numbers, k, x + from, by, k + from, w, w == 8);
   }
 }
 
@@ -284,7 +271,7 @@ static void slopes_of_few(const Run *r, double t, const double *x, double *k) {
 static void slope_of_state(Run *r, int i, double t, const double *x) {
   if (r->lanes) slopes_at(r, t, x, i);
   else slope_at(r, t, x);
-  memcpy(r->k[i], r->f, sizeof r->f);
+  copy(r->k[i], r->f, r->model->states);
 }
 
 /* The slopes of x and of its derivatives, to k[i]. */
@@ -295,21 +282,24 @@ static void slopes(Run *r, int i, double t, const double *x) {
   }
   slope_of_state(r, i, t, x);
   for (long p = 0; p < panels(r); p++)
-    slopes_of_panel(r, i, t, x, p, x + place(p), r->k[i] + place(p));
+    slopes_of_panel(r, i, t, x, p, x + place(r, p), r->k[i] + place(r, p));
 }
 
 /* The derivatives in a vector, to rows of all directions. */
 static void unfold(const Run *r, const double *from, double *to) {
+  SIZED(r);
   for (long p = 0; p < panels(r); p++) {
     const long w = width(r, p), first = p ? 0 : r->pad;
     double *into = to + direction(r, p, first);
     for (int i = 0; i < N_X; i++)
-      memcpy(into + i * r->directions, from + place(p) + i * w + first, sizeof(double) * (w - first));
+      memcpy(into + i * r->directions, from + place(r, p) + i * w + first, sizeof(double) * (w - first));
   }
 }
 
 /* What is measured at time `row` if the state is x. */
 HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
+  SIZED(r);
+  const int N_U = (int)r->model->inputs;
   const Plan *p = r->plan;
   const Told *told = p->told;
   const long n_d = r->directions, n_h = (long)told->size;
@@ -341,7 +331,7 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   for (long i = 0; i < panels(r); i++) {
     const long w = width(r, i), first = i ? 0 : r->pad;
     for (long m = 0; m < told->x_entries; m++) {
-      const double *s = x + place(i) + told->x_col[m] * w;
+      const double *s = x + place(r, i) + told->x_col[m] * w;
       double *out = by + told->x_row[m] * row_length + direction(r, i, 0);
       for (long l = first; l < w; l++) out[l] += s[l] != 0 ? r->hx[m] * s[l] : 0;
     }
@@ -350,12 +340,13 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
 
 /* Add sign f tau' to the derivatives, f being the slope at x: what a break at a time tau that moves does. */
 static void run_on(Run *r, const Told *h, double t, double sign) {
+  SIZED(r);
   slope_at(r, t, r->x);
   for (long p = 0; p < panels(r); p++)
     for (long m = 0, w = width(r, p); m < h->q_entries; m++) {
       const double *by = r->by + 8 * N_Q * p + h->q_col[m] * w;
       for (long i = 0; h->q_row[m] == N_X && i < N_X * w; i++)
-        if (by[i % w] != 0) r->x[place(p) + i] += sign * r->f[i / w] * r->hq[m] * by[i % w];
+        if (by[i % w] != 0) r->x[place(r, p) + i] += sign * r->f[i / w] * r->hq[m] * by[i % w];
     }
 }
 
@@ -363,6 +354,7 @@ static void run_on(Run *r, const Told *h, double t, double sign) {
    unknowns. From the slopes before and after it S+ = h_x (S- + f- tau') + h_q - f+ tau', with the new
    inputs ab. 0 if the state is no longer finite. */
 static int jump(Run *r, const Told *h, double t, const double *ab) {
+  SIZED(r);
   const double *arg[5] = {&t, r->x, r->q, ab, h->numbers};
   double *res[3] = {r->told_h, r->hx, r->hq};
   int moves = 0;
@@ -371,12 +363,12 @@ static int jump(Run *r, const Told *h, double t, const double *ab) {
   if (moves) run_on(r, h, t, 1);
   r->ab = ab;
   memcpy(r->stage, r->x, sizeof(double) * (size_t)r->N);
-  for (long i = ROOM; i < r->N; i++) r->x[i] = 0;
-  memcpy(r->x, r->told_h, sizeof(double) * N_X);
+  for (long i = r->first; i < r->N; i++) r->x[i] = 0;
+  copy(r->x, r->told_h, N_X);
   for (long p = 0; p < panels(r); p++) {
     const long w = width(r, p);
-    const double *by = r->by + 8 * N_Q * p, *s = r->stage + place(p);
-    double *to = r->x + place(p);
+    const double *by = r->by + 8 * N_Q * p, *s = r->stage + place(r, p);
+    double *to = r->x + place(r, p);
     for (long m = 0; m < h->x_entries; m++) /* what does not change counts as 0 even times infinity */
       for (long l = 0; l < w; l++)
         if (s[h->x_col[m] * w + l] != 0) to[h->x_row[m] * w + l] += r->hx[m] * s[h->x_col[m] * w + l];
@@ -393,6 +385,7 @@ INLINE double worse(double a, double b) { return a != a || a > b ? a : b; }
 
 /* Largest of v over the tolerance at x and y, of the state; not a number if one of them is none. */
 static double state_in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
+  SIZED(r);
   const double atol = r->plan->atol, rtol = r->plan->rtol, *size = r->plan->size;
   double largest = 0;
   Four most = {0}, sums = {0};
@@ -416,6 +409,7 @@ static double state_in_tolerances(const Run *r, const double *v, const double *x
 /* The same of the derivatives in panel p, to which v, x and y point; of the probe alone if there is one. */
 HOT static double panel_in_tolerances(const Run *r, long p, const double *v, const double *x,
                                       const double *y) {
+  SIZED(r);
   const double atol = r->plan->atol, rtol = r->plan->rtol, *size = r->plan->size;
   const long w = width(r, p);
   double largest = 0;
@@ -444,6 +438,51 @@ INLINE double in_all(const Run *r, double state, double derivatives) {
 static double in_tolerances(const Run *r, const double *v, const double *x, const double *y) {
   double derivatives = 0;
   for (long p = r->probed ? panels(r) - 1 : 0; p < panels(r); p++)
-    derivatives = worse(derivatives, panel_in_tolerances(r, p, v + place(p), x + place(p), y + place(p)));
+    derivatives = worse(derivatives, panel_in_tolerances(r, p, v + place(r, p), x + place(r, p), y + place(r, p)));
   return in_all(r, state_in_tolerances(r, v, x, y), derivatives);
+}
+
+/* Room for n numbers in `memory`, from a line of the cache on; counted only where there is none yet. */
+static double *room(Run *r, size_t *used, size_t n) {
+  double *found = r->memory ? (double *)(((size_t)r->memory + 63) / 64 * 64) + *used : 0;
+  *used += (n + 7) / 8 * 8;
+  return found;
+}
+
+/* Places of all vectors and Jacobians; how many numbers these are. */
+static size_t placed(Run *r, size_t many) {
+  const Model *m = r->model;
+  const size_t n_x = (size_t)m->states;
+  double **vectors[3] = {&r->x, &r->end, &r->stage};
+  size_t used = 0;
+  for (int i = 0; i < 3; i++) *vectors[i] = room(r, &used, (size_t)r->N);
+  for (int i = 0; i < STAGES; i++) {
+    r->k[i] = room(r, &used, (size_t)r->N);
+    r->fx[i] = room(r, &used, (size_t)m->fx_n), r->fq[i] = room(r, &used, (size_t)m->fq_n);
+    r->sparse[i] = room(r, &used, (size_t)m->lu_n), r->order[i] = (int *)room(r, &used, n_x);
+  }
+  r->point = room(r, &used, n_x), r->f = room(r, &used, n_x), r->fast = room(r, &used, n_x);
+  r->seen = room(r, &used, STAGES * n_x), r->w = room(r, &used, (size_t)m->work + 1);
+  r->iw = (casadi_int *)room(r, &used, (size_t)m->iwork + 1);
+  r->by = room(r, &used, (size_t)(m->unknowns * r->lanes)), r->most = room(r, &used, (size_t)r->lanes);
+  r->carried = room(r, &used, many);
+  return used + 8;
+}
+
+/* Made ready for a batch; 0 if there is no memory. */
+static int ready(Run *r, const Plan *p, const Batch *b) {
+  SIZED(p);
+  const size_t many = (size_t)(N_X + moving(p, b)) * (size_t)b->directions; /* numbers of the directions */
+  r->plan = p, r->model = p->model, r->q = b->q, r->directions = (long)b->directions;
+  r->lanes = (r->directions + 3) / 4 * 4, r->pad = r->lanes - r->directions;
+  r->first = (N_X + 7) / 8 * 8, r->panel = 8 * N_X, r->N = r->first + N_X * r->lanes;
+  r->few = b->along && b->directions >= 4 && b->directions <= p->model->few;
+  r->probed = b->probed != 0;
+  r->memory = calloc(placed(r, many), sizeof(double));
+  r->moves = malloc(sizeof(int) * (size_t)((N_Q + 1) * panels(r) + 1));
+  if (!r->memory || !r->moves || !made_room(r, p)) return 0;
+  placed(r, many);
+  r->count = r->moves + N_Q * panels(r);
+  if (b->chained) memcpy(r->carried, b->along, sizeof(double) * many);
+  return 1;
 }

@@ -39,7 +39,7 @@ typedef struct {
 } Course;
 
 static int too_large(const Run *r, const double *x) {
-  for (int i = 0; i < N_X; i++)
+  for (int i = 0; i < r->model->states; i++)
     if (fabs(x[i]) > r->plan->most[i]) return i + 1;
   return 0;
 }
@@ -56,12 +56,14 @@ static int too_large(const Run *r, const double *x) {
 
 /* The rate of the fastest mode, about: a power iteration that goes on where it stopped. */
 static double fastest(Run *r) {
+  SIZED(r);
+  const Model *m = r->model;
   const double *size = r->plan->size;
-  double rate = 0;
+  double rate = 0, v[N_X];
   for (int n = 0; n < 2; n++) {
-    double v[N_X] = {0};
+    for (int i = 0; i < N_X; i++) v[i] = 0;
     rate = 0;
-    for (int m = 0; m < FX_N; m++) v[FX_ROW[m]] += r->fx[0][m] * r->fast[FX_COL[m]];
+    for (int l = 0; l < m->fx_n; l++) v[m->fx_row[l]] += r->fx[0][l] * r->fast[m->fx_col[l]];
     for (int i = 0; i < N_X; i++) rate = fabs(v[i]) > rate * size[i] ? fabs(v[i]) / size[i] : rate;
     int usable = rate > 0 && rate < HUGE_VAL && finite_all(v, N_X);
     for (int i = 0; i < N_X; i++) r->fast[i] = usable ? v[i] / rate : size[i];
@@ -81,18 +83,20 @@ static int seems_stiff(Run *r, Course *c, double t, double h) {
 
 /* A step of h that was taken, and told the times from `told`. */
 static void record(Run *r, Tape *tape, const Course *c, double h, long long told) {
+  SIZED(r);
   const long long n = tape->count++;
   if (n < tape->room) {
     const long long kind[4] = {c->implicit, r->piece, told, c->next};
     double *step = tape->steps + n * (2 + STAGES * N_X);
     memcpy(tape->kinds + 4 * n, kind, sizeof kind);
     step[0] = c->t, step[1] = h;
-    memcpy(step + 2, r->seen, sizeof r->seen);
+    memcpy(step + 2, r->seen, sizeof(double) * STAGES * N_X);
   }
 }
 
 /* The next step begins where this one ended: its first slope is the last of this one, with its Jacobian. */
 static void advance(Run *r, int implicit) {
+  SIZED(r);
   const int last = (implicit ? KC_STAGES : DP_STAGES) - 1;
   double *slope = r->k[0], *fx = r->fx[0], *fq = r->fq[0], *x = r->x;
   r->k[0] = r->k[last], r->k[last] = slope;
@@ -102,7 +106,7 @@ static void advance(Run *r, int implicit) {
     r->fx[0] = r->fx[last], r->fx[last] = fx;
     r->fq[0] = r->fq[last], r->fq[last] = fq;
   }
-  memcpy(r->seen, r->seen + last * N_X, sizeof(double) * N_X);
+  copy(r->seen, r->seen + last * N_X, N_X);
 }
 
 /* From c->t to `end` without a jump between, telling the times before row `rows`. */
@@ -113,7 +117,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   int rejected = 0, trial = 0;
   double explicit_h = 0;
   if (end <= c->t) return DONE; /* nothing but the start is asked for */
-  slopes(r, 0, c->t, r->x), memcpy(r->seen, r->x, sizeof(double) * N_X);
+  slopes(r, 0, c->t, r->x), copy(r->seen, r->x, r->model->states);
   r->at_x = r->lanes && !r->few;
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
@@ -164,6 +168,8 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
 
 /* Which rows of q are not 0 in a panel, if they are few: others move nothing. */
 static void list_rows(Run *r, long p) {
+  SIZED(r);
+  const int *FQ_BEGIN = r->model->fq_begin;
   const long w = width(r, p);
   const double *by = r->by + 8 * N_Q * p;
   long count = 0, entries = 0;
@@ -172,11 +178,12 @@ static void list_rows(Run *r, long p) {
     for (long l = 0; l < w; l++) moves |= by[j * w + l] != 0;
     if (moves) r->moves[N_Q * p + count++] = j, entries += FQ_BEGIN[j + 1] - FQ_BEGIN[j];
   }
-  r->count[p] = 2 * entries > FQ_N ? -1 : (int)count;
+  r->count[p] = 2 * entries > r->model->fq_n ? -1 : (int)count;
 }
 
 /* The state at the start, its directions, and how large each number counts. */
 static void begin(Run *r, const Batch *b, long long k) {
+  SIZED(r);
   const long n_d = r->directions, n_q = moving(r->plan, b);
   const double *start = b->starts + k * N_X, *size = r->plan->size;
   const double *along = b->chained ? r->carried : b->along;
@@ -186,7 +193,7 @@ static void begin(Run *r, const Batch *b, long long k) {
   for (int i = 0; i < N_X; i++) r->x[i] = start[i];
   for (long lane = 0; lane < r->lanes; lane++) {
     const long p = lane / 8, w = width(r, p), l = lane % 8, d = lane < r->pad ? 0 : lane - r->pad;
-    double *x = r->x + place(p) + l, *by = r->by + 8 * N_Q * p + l;
+    double *x = r->x + place(r, p) + l, *by = r->by + 8 * N_Q * p + l;
     double most = 0; /* of the direction, measured by the sizes of states and unknowns */
     for (int i = 0; i < N_X; i++) {
       double v = along ? along[i * n_d + d] : i == d;
@@ -206,30 +213,32 @@ static void begin(Run *r, const Batch *b, long long k) {
 }
 
 static int interval(Run *r, const Batch *b, Course *c, long long k) {
+  SIZED(r);
   const Plan *p = r->plan;
   begin(r, b, k);
   if (!finite_all(r->x, r->N)) return START;
   for (long long i = p->first[k]; i < p->first[k + 1]; i++) {
-    const double *ab = p->inputs + i * 2 * N_U;
+    const double *ab = p->inputs + i * 2 * r->model->inputs;
     if (i == p->first[k] || p->breaks[i]) { /* nothing is known of the steps to come */
       c->h = 0, c->implicit = p->pair == IMPLICIT, c->suspect = 0, c->patience = SURE, c->steps = 0;
-      memcpy(r->fast, p->size, sizeof r->fast);
+      copy(r->fast, p->size, N_X);
       r->rate = 1;
     }
-    if (b->tape) memcpy(b->tape->jumped + i * N_X, r->x, sizeof(double) * N_X);
+    if (b->tape) copy(b->tape->jumped + i * N_X, r->x, N_X);
     if (p->breaks[i] && !jump(r, p->breaks[i], c->t, ab)) return JUMPED;
     r->ab = ab, r->piece = i, c->since = 0;
     for (; c->next < p->until[i] && p->times[c->next] <= c->t; c->next++) tell(r, b, c->next, r->x);
     int ended = piece(r, b, c, p->edges[2 * i + 1], p->until[i]);
     if (ended != DONE) return ended;
   }
-  memcpy(b->ends + k * N_X, r->x, sizeof(double) * N_X);
+  copy(b->ends + k * N_X, r->x, N_X);
   unfold(r, r->x, b->ends_by + k * N_X * r->directions);
   return DONE;
 }
 
 /* The directions of the next interval: where those of interval k ended, the gap, and the probe. */
 static void carry(Run *r, const Batch *b, long long k) {
+  SIZED(r);
   const long long n_d = b->directions, last = n_d - 1 - b->probed;
   memcpy(r->carried, b->ends_by + k * N_X * n_d, sizeof(double) * N_X * (size_t)n_d);
   for (int i = 0; i < N_X; i++) {
@@ -242,6 +251,7 @@ static void carry(Run *r, const Batch *b, long long k) {
 
 /* No number at the end of an interval, and at times from `next`. */
 static void nothing(const Plan *p, const Batch *b, long long k, long long next) {
+  SIZED(p);
   const long long n_d = b->directions, n_h = p->told->size, rows[2] = {next, p->rows[k + 1]};
   const long long width = n_d + (b->rest ? p->told->unknowns - N_Q : 0);
   for (long long i = k * N_X; i < (k + 1) * N_X; i++) b->ends[i] = NAN;
@@ -254,46 +264,8 @@ static void nothing(const Plan *p, const Batch *b, long long k, long long next) 
   for (long long i = rows[0] * N_X * n_d; i < rows[1] * N_X * n_d; i++) b->states_by[i] = NAN;
 }
 
-/* Room for n numbers in `memory`, from a line of the cache on; counted only where there is none yet. */
-static double *room(Run *r, size_t *used, size_t n) {
-  double *found = r->memory ? (double *)(((size_t)r->memory + 63) / 64 * 64) + *used : 0;
-  *used += (n + 7) / 8 * 8;
-  return found;
-}
-
-/* Places of all vectors and Jacobians; how many numbers these are. */
-static size_t placed(Run *r, size_t many) {
-  double **vectors[3] = {&r->x, &r->end, &r->stage};
-  size_t used = 0;
-  for (int i = 0; i < 3; i++) *vectors[i] = room(r, &used, (size_t)r->N);
-  for (int i = 0; i < STAGES; i++) {
-    r->k[i] = room(r, &used, (size_t)r->N);
-    r->fx[i] = room(r, &used, FX_N), r->fq[i] = room(r, &used, FQ_N);
-  }
-  r->by = room(r, &used, (size_t)(N_Q * r->lanes)), r->most = room(r, &used, (size_t)r->lanes);
-  r->carried = room(r, &used, many);
-  return used + 8;
-}
-
-/* Made ready for a batch; 0 if there is no memory. */
-static int ready(Run *r, const Plan *p, const Batch *b) {
-  const size_t many = (size_t)(N_X + moving(p, b)) * (size_t)b->directions; /* numbers of the directions */
-  r->plan = p, r->q = b->q, r->directions = (long)b->directions;
-  r->lanes = (r->directions + 3) / 4 * 4, r->pad = r->lanes - r->directions;
-  r->N = ROOM + N_X * r->lanes;
-  r->few = b->along && b->directions >= 4 && b->directions <= FEW;
-  r->probed = b->probed != 0;
-  r->memory = calloc(placed(r, many), sizeof(double));
-  r->moves = malloc(sizeof(int) * (size_t)((N_Q + 1) * panels(r) + 1));
-  if (!r->memory || !r->moves || !made_room(r, p)) return 0;
-  placed(r, many);
-  r->count = r->moves + N_Q * panels(r);
-  if (b->chained) memcpy(r->carried, b->along, sizeof(double) * many);
-  return 1;
-}
-
 /* Integrate all intervals; what one that broke down did not reach is not a number. */
-CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
+int igpe_intervals(const Plan *p, const Batch *b) {
   Run *r = calloc(1, sizeof(Run));
   const int ok = r && ready(r, p, b);
   int broken = 0;

@@ -1,9 +1,11 @@
-"""The C source of the batch integrator: the slopes as CasADi writes them, their sizes, the driver.
+"""The C sources of the batch integrator: the driver, the slopes as CasADi writes them, the outputs.
 
-What is measured is a source of its own: conditions that share slopes measure other things. Both are
-made of a `SharedFormula`, so that experiments which differ in numbers alone are derived once.
+The driver is the same for all models, so a machine compiles it once. Slopes are a source of their
+own, and outputs with what happens at breaks another one: conditions that share slopes measure other
+things, and have other doses. All are made of a `SharedFormula`, so that experiments which differ in
+numbers alone are derived once.
 
-`PlanStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
+`PlanStruct`, `ModelStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
 `runge_kutta_model.c`.
 
 The slopes of few directions come straight from the equations, without their Jacobians: CasADi
@@ -15,11 +17,11 @@ Jacobians, whose entries are computed, stored, read and multiplied.
 
 import ctypes
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import casadi as ca
 import numpy as np
@@ -108,7 +110,7 @@ class PlanStruct(ctypes.Structure):
 
     _fields_ = _fields(
         "intervals:integer first edges inputs until breaks rows times row_inputs size most "
-        "nearest numbers told room rtol:real atol:real slack:real max_steps:integer "
+        "nearest model told room rtol:real atol:real slack:real max_steps:integer "
         "most_steps:integer pair:integer stopped:function"
     )
 
@@ -131,7 +133,6 @@ class PlanStruct(ctypes.Structure):
             "rows": pieces.rows.astype(np.int64),
             "times": pieces.times,
             "row_inputs": pieces.row_inputs,
-            "numbers": model.numbers,
             "room": model.room,
         }
         fields = ("rtol", "atol", "slack", "max_steps", "pair")
@@ -139,6 +140,7 @@ class PlanStruct(ctypes.Structure):
             intervals=pieces.intervals,
             most_steps=MOST_STEPS,
             stopped=stopped,
+            model=ctypes.addressof(model.slopes),
             told=ctypes.addressof(model.told),
             **{name: getattr(method, name) for name in fields},
             **{name: array.ctypes.data for name, array in arrays.items()},
@@ -147,40 +149,57 @@ class PlanStruct(ctypes.Structure):
         return plan
 
 
-class ToldStruct(ctypes.Structure):
-    """`Told` of the C code: the functions of what is measured, and where their entries stand."""
+class _Functions(ctypes.Structure):
+    """Functions of a library, which come first, with sizes and places of their entries."""
+
+    @classmethod
+    def of(cls, written: "Written", library: ctypes.CDLL, numbers: FloatArray) -> Self:
+        """It keeps the arrays that it points at, and the library."""
+        functions = (getattr(library, name, None) for name in written.names)
+        arrays = {"numbers": numbers, **written.places}
+        found = cls(
+            *(f and ctypes.cast(f, ctypes.c_void_p) for f in functions),
+            **written.sizes,
+            **{name: array.ctypes.data for name, array in arrays.items()},
+        )
+        found.kept = arrays, library
+        return found
+
+
+class ModelStruct(_Functions):
+    """`Model` of the C code: the slopes."""
+
+    _fields_ = _fields(
+        "slope slopes products along numbers few:integer states:integer unknowns:integer "
+        "inputs:integer work:integer iwork:integer fx_n:integer fq_n:integer lu_n:integer "
+        "fx_row fx_col fx_first fq_row fq_col fq_first fq_begin fq_at "
+        "lu_order lu_place lu_first lu_col lu_diagonal"
+    )
+
+
+class ToldStruct(_Functions):
+    """`Told` of the C code: what is measured, or what a break makes of the states."""
 
     _fields_ = _fields(
         "plain both numbers size:integer unknowns:integer x_entries:integer q_entries:integer "
         "x_row x_col q_row q_col integers:integer reals:integer"
     )
 
-    @classmethod
-    def of(cls, written: "WrittenTold", library: ctypes.CDLL, numbers: FloatArray) -> "ToldStruct":
-        """It keeps the arrays that it points at, and the library."""
-        functions = (library.igpe_told, library.igpe_tolds)
-        arrays = {"numbers": numbers, **written.places}
-        told = cls(
-            *(ctypes.cast(function, ctypes.c_void_p) for function in functions),
-            **written.sizes,
-            **{name: array.ctypes.data for name, array in arrays.items()},
-        )
-        told.kept, n = (arrays, library), written.sizes
-        names = ("x_entries", "q_entries", "size", "reals", "integers")
-        told.room = np.array([n[name] for name in names], dtype=np.int64)
-        return told
+    @property
+    def room(self) -> list[int]:
+        """What it needs of `Plan.room`."""
+        return [self.x_entries, self.q_entries, self.size, self.reals, self.integers]
 
 
 class CompiledModel(NamedTuple):
-    """A model's compiled functions.
+    """A model's compiled functions, and the driver that integrates them.
 
-    library  of the slopes and the driver, with the `numbers` in its equations
     told     what is measured;  breaks: what happens at them, by `Break.which`
-    sizes    of states and unknowns;  room: see `ToldStruct.room`, the most of all
+    sizes    of states and unknowns;  room: the most that functions of told and breaks need
     """
 
-    library: ctypes.CDLL
-    numbers: FloatArray
+    driver: ctypes.CDLL
+    slopes: ModelStruct
     told: ToldStruct
     breaks: list[ToldStruct]
     sizes: dict[str, FloatArray]
@@ -231,8 +250,8 @@ TERM = re.compile(r"\((-?)([\w.]+)(?:([-+*/?])([\w.]+)(?::0)?)?\)")
 PLACES = (
     "t",
     "x[{}]",
-    "r->q[{}]",
-    "r->ab[{}]",
+    "q[{}]",
+    "ab[{}]",
     "s + {} * w",
     "by + {} * w",
     "number[{}]",
@@ -250,8 +269,8 @@ def directional(slope: Any) -> Any:
     return ca.Function("igpe_along", [*arguments, dx, dq, numbers], [f, ca.densify(by)])
 
 
-def directions(along: Any, slopes: Any, known: str) -> list[str]:
-    """ALONG for the C code, and up to how many directions (FEW) it is faster than Jacobians.
+def directions(along: Any, slopes: Any, known: str) -> tuple[int, list[str]]:
+    """Up to how many directions the C code ALONG is faster than Jacobians, and this code.
 
     along   from `directional`, numbers being an input;  slopes: the Jacobians' function
     known   C text in which CasADi's own helpers stand: ALONG may use no others
@@ -260,7 +279,7 @@ def directions(along: Any, slopes: Any, known: str) -> list[str]:
     if text.read(along) and len(text.vectors) <= LONGEST:
         helpers, there = (set(re.findall(r"casadi_\w+", v)) for v in (" ".join(text.lines), known))
         few = _few(text, slopes) if helpers <= there else 0
-    return [f"#define FEW {few}", f"#define ALONG {' '.join(text.lines) if few else ''}"]
+    return few, [f"#define ALONG {' '.join(text.lines)}"] if few else []
 
 
 def _few(text: "_Text", slopes: Any) -> int:
@@ -334,23 +353,20 @@ class _Text:
         return "" if refused else forms.get(operation, value)
 
 
-DRIVER = tuple(
-    Path(__file__).with_name(f"runge_kutta_{part}.c")
-    for part in ("model", "linear", "steps", "run", "back")
-)
+FORWARDS, BACK = "igpe_intervals", "igpe_back"
+DRIVER = {
+    function: [Path(__file__).with_name(f"runge_kutta_{part}.c") for part in parts.split()]
+    for function, parts in ((FORWARDS, "model linear steps run"), (BACK, "model linear back"))
+}
+"""Files of the runs forwards, and of the sweep back, which few need."""
+SLOPES = Path(__file__).with_name("runge_kutta_slopes.c")
 WRITTEN_OUT = 500  # entries of Jacobians up to which products are: they run faster, build longer
 
 
 class Written(NamedTuple):
-    """A C text, and how many operations its functions have."""
+    """A C text with functions of these names, their number of operations, sizes and places in C."""
 
-    source: str
-    length: int
-
-
-class WrittenTold(NamedTuple):
-    """The same of what is measured, with sizes and places of the Jacobians' entries."""
-
+    names: tuple[str, ...]
     source: str
     length: int
     sizes: dict[str, int]
@@ -360,36 +376,51 @@ class WrittenTold(NamedTuple):
 MOST_WRITTEN = 100  # texts that a process keeps
 
 
+@cache
+def driver(function: str, is_sparse: bool) -> str:
+    """The source of one of the functions in `DRIVER`, with or without sparse factors."""
+    lines = [f"#define STAGES {STAGES}", f"#define SPARSE {is_sparse:d}"]
+    lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
+    return "\n".join([*lines, *(part.read_text() for part in DRIVER[function])])
+
+
 @lru_cache(MOST_WRITTEN)
 def written(slope: SharedFormula) -> Written:
     """The source of the slopes f of a problem without implicit algebraic variables."""
-    functions, jacobians = with_jacobians(slope, "igpe_slope", "FX", "FQ")
+    functions, jacobians = with_jacobians(slope, "igpe_slope", "fx", "fq")
     _, x, q, ab, _ = functions[0].sx_in()
     parts = _parts(functions)
-    length = sum(f.n_instructions() for f in functions)
-    sizes = {
-        "N_X": x.numel(),
-        "N_Q": q.numel(),
-        "N_U": ab.numel() // 2,
-        "ARG": max(f.sz_arg() for f in parts),
-        "RES": max(f.sz_res() for f in parts),
-        "WORK": max(f.sz_w() for f in parts),
-        "IWORK": max(f.sz_iw() for f in parts),
-        "STAGES": STAGES,
-    }
-    lines = [f"#define {name} {size}" for name, size in sizes.items()]
-    lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
-    lines += _factors(jacobians["FX"])
-    of = np.array(jacobians["FQ"].sparsity().row(), dtype=int)  # unknowns of the entries
-    begins = np.cumsum([0, *np.bincount(of, minlength=q.numel())])
-    lines += [_list("FQ_BEGIN", begins), _list("FQ_AT", np.argsort(of, kind="stable"))]
-    lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
-    lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     model = _generated(parts)
-    lines += _calls(parts) if len(parts) > len(functions) else []
-    lines += directions(directional(functions[0]), functions[1], model)
-    source = "\n".join([model, *lines, *(part.read_text() for part in DRIVER)])
-    return Written(source, length)
+    few, lines = directions(directional(functions[0]), functions[1], model)
+    lines += _products(*jacobians.values())
+    lines += _calls(parts, jacobians) if len(parts) > len(functions) else []
+    of = np.array(jacobians["fq"].sparsity().row(), dtype=int)  # unknowns of the entries
+    begins = np.cumsum([0, *np.bincount(of, minlength=q.numel())])
+    places = {
+        **_entries(jacobians["fx"], "fx"),
+        **_entries(jacobians["fq"], "fq"),
+        **_factors(jacobians["fx"]),
+        "fq_begin": begins,
+        "fq_at": np.argsort(of, kind="stable"),
+    }
+    sizes = {
+        "few": few,
+        "states": x.numel(),
+        "unknowns": q.numel(),
+        "inputs": ab.numel() // 2,
+        "work": max(f.sz_w() for f in parts),
+        "iwork": max(f.sz_iw() for f in parts),
+        "fx_n": jacobians["fx"].nnz(),
+        "fq_n": jacobians["fq"].nnz(),
+        "lu_n": len(places.get("lu_col", ())),
+    }
+    return Written(
+        ("igpe_slope", "igpe_slopes", "igpe_products", "igpe_along"),
+        "\n".join([model, *lines, SLOPES.read_text()]),
+        sum(f.n_instructions() for f in functions),
+        sizes,
+        {name: np.ascontiguousarray(v, np.intc) for name, v in places.items()},
+    )
 
 
 PART = 2_000  # operations of a function in C: a compiler's time grows faster than their number
@@ -417,44 +448,47 @@ def _parts(functions: Sequence[Any]) -> list[Any]:
     return parts if sum(p.n_instructions() for p in parts) <= 1.5 * length else [plain, both]
 
 
-def _calls(parts: Sequence[Any]) -> list[str]:
+def _calls(parts: Sequence[Any], jacobians: dict[str, Any]) -> list[str]:
     """The functions that call all parts, whose results follow each other."""
-    lines = []
-    for kind, result in (
-        ("slope", "res[0] + {0}"),
-        ("slopes", "res[0] + {0}, res[1] + FX_FIRST[{0}], res[2] + FQ_FIRST[{0}]"),
-    ):
+    lines, firsts = [], [matrix.sparsity().colind() for matrix in jacobians.values()]
+    for kind, results in (("slope", 1), ("slopes", 3)):
         given = "const double **arg, double **res, casadi_int *iw, double *w, int m"
-        lines.append(f"static int igpe_{kind}({given}) {{")
+        lines.append(f"CASADI_SYMBOL_EXPORT int igpe_{kind}({given}) {{")
         for part in parts:
             name, _, row = part.name().rpartition("_")
             if name == f"igpe_{kind}":
-                to = result.format(row)
-                lines.append(f"{{ double *to[RES] = {{{to}}}; {part.name()}(arg, to, iw, w, m); }}")
+                first = [int(row), *(begins[int(row)] for begins in firsts)]
+                to = ", ".join(f"res[{i}] + {first[i]}" for i in range(results))
+                lines.append(f"{{ double *to[] = {{{to}}}; {part.name()}(arg, to, iw, w, m); }}")
         lines.append("return 0; }")
     return lines
 
 
 @lru_cache(MOST_WRITTEN)
-def written_told(measured: SharedFormula) -> WrittenTold:
-    """The source of what is measured."""
-    functions, jacobians = with_jacobians(measured, "igpe_told", "x", "q")
-    sizes = {
-        "size": functions[0].numel_out(0),
-        "unknowns": functions[0].numel_in(2),
-        "integers": max(f.sz_iw() for f in functions),
-        "reals": max(f.sz_w() for f in functions),
-    }
-    places: dict[str, IntArray] = {}
-    for name, transposed in jacobians.items():
-        columns, rows = transposed.sparsity().get_triplet()
-        sizes[f"{name}_entries"] = len(rows)
-        places |= {
-            f"{name}_row": np.array(rows, np.int64),
-            f"{name}_col": np.array(columns, np.int64),
+def written_told(*formulas: SharedFormula) -> tuple[Written, ...]:
+    """One source of what is measured and of what happens at breaks, with functions of each."""
+    functions, parts = list[Any](), []
+    for k, formula in enumerate(formulas):
+        both, jacobians = with_jacobians(formula, f"igpe_told{k}", "x", "q")
+        sizes = {
+            "size": both[0].numel_out(0),
+            "unknowns": both[0].numel_in(2),
+            "integers": max(f.sz_iw() for f in both),
+            "reals": max(f.sz_w() for f in both),
         }
-    length = sum(f.n_instructions() for f in functions)
-    return WrittenTold(_generated(functions), length, sizes, places)
+        places: dict[str, IntArray] = {}
+        for name, transposed in jacobians.items():
+            columns, rows = transposed.sparsity().get_triplet()
+            sizes[f"{name}_entries"] = len(rows)
+            places |= {
+                f"{name}_row": np.array(rows, np.int64),
+                f"{name}_col": np.array(columns, np.int64),
+            }
+        names = tuple(f.name() for f in both)
+        functions += both
+        parts.append((names, sum(f.n_instructions() for f in both), sizes, places))
+    text = _generated(functions)
+    return tuple(Written(names, text, *part) for names, *part in parts)
 
 
 def model_formulas(ivp: InitialValueProblem, moving: int) -> list[SharedFormula]:
@@ -493,51 +527,53 @@ def with_jacobians(
     return [ca.Function(name, given, [value]), both], jacobians
 
 
+ABOUT = (  # a function whose arguments are not those of a function of the model
+    r"^CASADI_SYMBOL_EXPORT [^(\n]*\((?!const casadi_real\*\* arg)[^{\n]*\{(.*\}|(?s:.*?)^\})\n\n?"
+)
+
+
 def _generated(functions: list[Any]) -> str:
     generator = ca.CodeGenerator("igpe", {"with_header": False})
     for function in functions:
         generator.add(function)
+    # functions about functions, which nobody calls, take a third of a compiler's time for outputs
+    text = re.sub(ABOUT, "", generator.dump(), flags=re.MULTILINE)
     # CasADi asks before each number whether its place is given, which is 3 to 5 % of a run: all are
-    model = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", generator.dump())
+    model = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", text)
     return re.sub(r"if \(res\[\d+\]!=0\) ", "", model)
 
 
-def _places(name: str, transposed: Any) -> list[str]:
-    """How many entries a sparse matrix has, their rows and columns, and where each row begins."""
+def _entries(transposed: Any, name: str) -> dict[str, Any]:
+    """Rows and columns of a sparse matrix's entries, and where each row begins."""
     columns, rows = transposed.sparsity().get_triplet()
-    lists = {"ROW": rows, "COL": columns, "FIRST": transposed.sparsity().colind()}
-    return [f"#define {name}_N {len(rows)}"] + [
-        _list(f"{name}_{kind}", places) for kind, places in lists.items()
-    ]
+    first = transposed.sparsity().colind()
+    return {f"{name}_row": rows, f"{name}_col": columns, f"{name}_first": first}
 
 
-def _list(name: str, places: Iterable[int]) -> str:
-    return f"static const int {name}[] = {{{', '.join(map(str, places)) or '0'}}};"
-
-
-def _factors(by_x: Any) -> list[str]:
-    """Places of the sparse factors of 1 - factor f_x; LU_N is 0 where they would be dense."""
+def _factors(by_x: Any) -> dict[str, Any]:
+    """Places of the sparse factors of 1 - factor f_x; none where these would be dense."""
     columns, rows = by_x.sparsity().get_triplet()
     factors = sparse_factors(csc_array((np.ones(len(rows)), (rows, columns)), by_x.shape))
     if factors is None:
-        return ["#define LU_N 0"]
-    lists = {
-        "ORDER": factors.order,
-        "PLACE": np.argsort(factors.order),
-        "FIRST": factors.first,
-        "COL": factors.columns,
-        "DIAGONAL": factors.diagonal,
+        return {}
+    return {
+        "lu_order": factors.order,
+        "lu_place": np.argsort(factors.order),
+        "lu_first": factors.first,
+        "lu_col": factors.columns,
+        "lu_diagonal": factors.diagonal,
     }
-    return [
-        f"#define LU_N {len(factors.columns)}",
-        *(_list(f"LU_{name}", v) for name, v in lists.items()),
-    ]
 
 
-def _products(by_x: Any, by_q: Any) -> str:
+def _products(by_x: Any, by_q: Any) -> list[str]:
     """All rows of f_x S + f_q D, written out unless they are long."""
     if by_x.nnz() + by_q.nnz() > WRITTEN_OUT:
-        return "LOOPED"
+        tables = {**_entries(by_x, "fx"), **_entries(by_q, "fq")}
+        lines = [
+            f"static const int {name}[] = {{{', '.join(map(str, places)) or '0'}}};"
+            for name, places in tables.items()
+        ]
+        return [*lines, f"#define N_X {by_x.size2()}", "#define PRODUCTS LOOPED"]
     words = []
     for row in range(by_x.size2()):
         words.append(f"ROW({row})")
@@ -545,7 +581,7 @@ def _products(by_x: Any, by_q: Any) -> str:
             first, columns = matrix.sparsity().colind(), matrix.sparsity().row()
             words += [f"{macro}({m}, {columns[m]})" for m in range(first[row], first[row + 1])]
         words.append(f"ENDS({row})")
-    return " ".join(words)
+    return [f"#define PRODUCTS {' '.join(words)}"]
 
 
 def _numbers(name: str, pair: Tableau) -> list[str]:

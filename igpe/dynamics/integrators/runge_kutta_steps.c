@@ -50,7 +50,7 @@ APART void combine(const Run *r, double *restrict to, const double *restrict x, 
 #define EACH_PANEL(STAGES_OF, WEIGHTS, COUNT) \
   double derivatives = 0; \
   for (long p = panels(r) - 1; p >= 0; p--) { \
-    const long from = place(p), w = width(r, p), n = N_X * w; \
+    const long from = place(r, p), w = width(r, p), n = N_X * w; \
     double *y = r->stage + from; \
     STAGES_OF \
     if (r->probed && p != panels(r) - 1) continue; \
@@ -62,7 +62,7 @@ APART void combine(const Run *r, double *restrict to, const double *restrict x, 
 
 /* The error of the state in tolerances. */
 static double state_error(Run *r, double h, const double *weights, int count) {
-  combine(r, r->stage, 0, h, weights, count, 0, N_X);
+  combine(r, r->stage, 0, h, weights, count, 0, r->model->states);
   return state_in_tolerances(r, r->stage, r->x, r->end);
 }
 
@@ -74,11 +74,12 @@ INLINE double time_of(double t, double h, double after, int i) {
 /* Dormand and Prince, stage by stage: where slopes of few directions come with that of the state, and where
    all vectors stay in the cache anyway. */
 static double explicit_step_at_once(Run *r, double t, double h, double after) {
+  SIZED(r);
   for (int i = 1; i < DP_STAGES; i++) {
     double *y = i < DP_STAGES - 1 ? r->stage : r->end;
     combine(r, y, r->x, h, DP_A[i], i, 0, r->N);
     slopes(r, i, time_of(t, h, after, i), y);
-    memcpy(r->seen + i * N_X, y, sizeof(double) * N_X);
+    copy(r->seen + i * N_X, y, N_X);
   }
   combine(r, r->stage, 0, h, DP_E, DP_STAGES, 0, r->N);
   return in_tolerances(r, r->stage, r->x, r->end);
@@ -86,13 +87,14 @@ static double explicit_step_at_once(Run *r, double t, double h, double after) {
 
 /* Dormand and Prince. */
 static double explicit_step(Run *r, double t, double h, double after) {
+  SIZED(r);
   if (r->few || r->N <= AT_ONCE) return explicit_step_at_once(r, t, h, after);
   for (int i = 1; i < DP_STAGES; i++) {
     double *point = r->seen + i * N_X;
     combine(r, point, r->x, h, DP_A[i], i, 0, N_X);
     slope_of_state(r, i, time_of(t, h, after, i), point);
   }
-  memcpy(r->end, r->seen + (DP_STAGES - 1) * N_X, sizeof(double) * N_X);
+  copy(r->end, r->seen + (DP_STAGES - 1) * N_X, N_X);
   const double state = state_error(r, h, DP_E, DP_STAGES);
   EACH_PANEL(
     for (int i = 1; i < DP_STAGES; i++) {
@@ -105,16 +107,19 @@ static double explicit_step(Run *r, double t, double h, double after) {
 /* One Newton correction of `point` towards base + factor f(point) by the factors of stage s, which goes to
    `change`. */
 static void correct(Run *r, int s, const double *base, double factor, double *change) {
-  double residual[N_X];
-  for (int i = 0; i < N_X; i++) residual[i] = base[i] + factor * r->f[i] - r->point[i];
+  SIZED(r);
+  double residual[N_X], *point = r->point;
+  const double *f = r->f;
+  for (int i = 0; i < N_X; i++) residual[i] = base[i] + factor * f[i] - point[i];
   solve_one(r, s, residual, change);
-  for (int i = 0; i < N_X; i++) r->point[i] += change[i];
+  for (int i = 0; i < N_X; i++) point[i] += change[i];
 }
 
 /* Solve for the state of a stage with the factors at hand; 0 if Newton's method fails. Before there
    are two corrections their rate is taken from the stage before. */
 
 HOT static int newton(Run *r, int s, double t, const double *base, double factor) {
+  SIZED(r);
   const double solved = r->lanes ? CLOSE : SOLVED;
   double before = 0, change[N_X];
   for (int n = 0; n < NEWTONS; n++) {
@@ -135,32 +140,33 @@ HOT static int newton(Run *r, int s, double t, const double *base, double factor
 
 /* The state of stage i >= 1; its slope goes to k[i]. Without directions all stages have the factors of the
    first. With them they have their own, which serve for a last correction, and begin the next stage. */
-HOT static int implicit_stage(Run *r, double t, double h, int i) {
+static int implicit_stage(Run *r, double t, double h, int i) {
+  SIZED(r);
   const double factor = h * KC_A[i][i], inverse = 1 / factor;
   double base[N_X], change[N_X], *k = r->k[i];
   combine(r, base, r->x, h, KC_A[i], i, 0, N_X);
-  memcpy(r->point, base, sizeof base);
-  for (int j = 0; j < i; j++)
-    for (int m = 0; m < N_X; m++) r->point[m] += factor * KC_P[i][j] * r->k[j][m];
+  copy(r->point, base, N_X);
+  for (int j = 0; j < i; j++) axpy(r->point, factor * KC_P[i][j], r->k[j], N_X);
   if (!newton(r, r->lanes ? i - 1 : 0, t, base, factor)) return 0;
   if (r->lanes) {
     slopes_at(r, t, r->point, i);
-    memcpy(r->seen + i * N_X, r->point, sizeof r->point);
+    copy(r->seen + i * N_X, r->point, N_X);
     if (!factorise(r, i, factor)) return 0;
     correct(r, i, base, factor, change);
   }
-  for (int m = 0; m < N_X; m++) k[m] = (r->point[m] - base[m]) * inverse;
+  const double *point = r->point;
+  for (int m = 0; m < N_X; m++) k[m] = (point[m] - base[m]) * inverse;
   return 1;
 }
 
 /* The derivatives in a panel at stage i, to `end`: those of the discretised equations. With the Jacobians
    at the solution that is one linear system for all of them. */
 static void implicit_derivatives(Run *r, double h, int i, long p, double *base) {
-  const long from = place(p), w = width(r, p), n = N_X * w;
+  const long from = place(r, p), w = width(r, p), n = r->model->states * w;
   const double factor = h * KC_A[i][i], inverse = 1 / factor;
   double *y = r->end + from, *k = r->k[i] + from;
   combine(r, base, r->x + from, h, KC_A[i], i, from, n);
-  memcpy(y, base, sizeof(double) * (size_t)n);
+  copy(y, base, n);
   add_by_unknowns(r, i, p, factor, y);
   solve(r, i, y, w);
   for (long m = 0; m < n; m++) k[m] = (y[m] - base[m]) * inverse;
@@ -168,6 +174,7 @@ static void implicit_derivatives(Run *r, double h, int i, long p, double *base) 
 
 /* Kennedy and Carpenter; returns the error in tolerances, UNSOLVED if a stage was not solved. */
 static double implicit_step(Run *r, double t, double h, double after) {
+  SIZED(r);
   if (!r->at_x) slopes_at(r, t, r->x, 0);
   r->at_x = 1;
   if (!factorise(r, 0, h * KC_A[1][1])) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
@@ -175,7 +182,7 @@ static double implicit_step(Run *r, double t, double h, double after) {
     double now = i < KC_STAGES - 1 ? t + KC_C[i] * h : after;
     if (!implicit_stage(r, now, h, i)) return finite_all(r->f, N_X) ? UNSOLVED : NAN;
   }
-  memcpy(r->end, r->point, sizeof r->point);
+  copy(r->end, r->point, N_X);
   const double state = state_error(r, h, KC_E, KC_STAGES);
   EACH_PANEL(for (int i = 1; i < KC_STAGES; i++) implicit_derivatives(r, h, i, p, y);, KC_E, KC_STAGES)
 }

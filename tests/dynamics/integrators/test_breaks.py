@@ -187,3 +187,11 @@ def test_a_comparison_that_time_does_not_move_is_decided_by_its_constant(
         found = made.from_start(q)
         assert found.measured[-1, 0] == pytest.approx(np.exp(-4.0 * holds), rel=1e-6)
         assert np.isfinite(found.measured_by).all()
+
+
+def test_their_formulas_stand_in_the_library_of_what_is_measured():
+    models = [both(case, [0.0, 4.0])[0].model for case in ("inside", "dilution", "lag")]
+    assert len({(id(one.driver), one.slopes.slopes) for one in models[:2]}) == 1
+    for one in models:
+        assert len({id(told.kept[1]) for told in (one.told, *one.breaks)}) == 1
+        assert len(one.breaks) > 1

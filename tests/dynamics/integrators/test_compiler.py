@@ -114,13 +114,13 @@ def test_the_compiler_of_the_environment_is_taken_with_its_options(monkeypatch):
 @needs_compiler
 def test_the_same_equations_are_compiled_once(counted, cache):
     first = simulation(decay(), TIMES, method=Automatic())
-    assert counted() == 2  # slopes, and what is measured
+    assert counted() == 3  # the driver, slopes, and what is measured
     again = simulation(decay(), [0.0, 0.5, 1.5], method=RungeKutta())
-    assert counted() == 2
-    assert len(list(cache.iterdir())) == 2
+    assert counted() == 3
+    assert len(list(cache.iterdir())) == 3
     assert first.run(Q).status is again.run(Q).status is Status.CONVERGED
     simulation(one_state(lambda m, t: -2 * m.k * m.x[t]), TIMES, method=Automatic())
-    assert counted() == 3  # the same is measured
+    assert counted() == 4  # the same is measured
 
 
 @needs_compiler

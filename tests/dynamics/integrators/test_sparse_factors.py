@@ -10,7 +10,7 @@ from test_runge_kutta_back import gradients, some_weights
 
 from igpe.dynamics.integrators import runge_kutta_source
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
-from igpe.dynamics.integrators.runge_kutta_source import sparse_factors
+from igpe.dynamics.integrators.runge_kutta_source import FORWARDS, sparse_factors
 
 CELLS = 30
 
@@ -18,9 +18,11 @@ CELLS = 30
 @pytest.fixture
 def anew():
     """Sources are written anew, before and after."""
-    runge_kutta_source.written.cache_clear()
+    for kept in (runge_kutta_source.written, runge_kutta_source.driver):
+        kept.cache_clear()
     yield
-    runge_kutta_source.written.cache_clear()
+    for kept in (runge_kutta_source.written, runge_kutta_source.driver):
+        kept.cache_clear()
 
 
 def of_tube() -> Cut:
@@ -74,14 +76,14 @@ def test_pivots_that_are_lost_have_dense_factors(monkeypatch, tmp_path, anew):
     """Here all seem to be: what dense factors give is what sparse ones do."""
     one, method = of_tube(), RungeKutta(1e-6, 1e-8, pair=Pair.IMPLICIT)
     sparse = one.run(method)
-    runge_kutta_source.written.cache_clear()
     texts = []
-    for part in runge_kutta_source.DRIVER:
+    for part in runge_kutta_source.DRIVER[FORWARDS]:
         text = part.read_text().replace("CANCELLED 1e-6", "CANCELLED 2.0")
         texts.append(tmp_path / part.name)
         texts[-1].write_text(text)
     assert any("CANCELLED 2.0" in text.read_text() for text in texts)
-    monkeypatch.setattr(runge_kutta_source, "DRIVER", tuple(texts))
+    monkeypatch.setitem(runge_kutta_source.DRIVER, FORWARDS, texts)
+    runge_kutta_source.driver.cache_clear()
     dense = one.run(method)
     assert (dense.ends != sparse.ends).any()  # another order, other rounding
     assert dense.ends == pytest.approx(sparse.ends, rel=1e-7)
