@@ -31,8 +31,7 @@ from igpe.core.status import Status
 from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
 from igpe.numerics.optima import is_same_objective
-from igpe.results.details import details, word
-from igpe.results.exchanges import exchange_sentences
+from igpe.results.details import details, exchange_sentences, word
 from igpe.results.residual_table import (
     CORRELATED,
     DOUBTFUL,
