@@ -33,6 +33,10 @@ TABLES: Cases = {
     ),
     "time text": (lambda: run(table(["0", "soon", "2"])), "Column 'time' | not numbers | soon"),
     "unsorted": (lambda: run(table([0, 2, 1])), "row 2 | 1 after 2 | Sort"),
+    "long table": (
+        lambda: run(table([0, 1, 0, 1], A=[1.0, 0.5, 0, 0.5], species=["A", "A", "B", "B"])),
+        "row 2 | table.pivot(index='time', columns='species', values='A')",
+    ),
     "duplicated": (
         lambda: run(table([0, 1, 1])),
         "Time 1 occurs more than once | rows 1 and 2 | replicates=True | read_experiments",
@@ -118,6 +122,10 @@ CONDITIONS: Cases = {
     "sigma of text entries": (
         lambda: run(table(A=[1, 1, 1], s=["a", "b", "c"]), sigma={"A": "s"}),
         "'s' | not numbers",
+    ),
+    "sigma table": (
+        lambda: run(sigma=pd.DataFrame({"A": [1, 1, 1]})),
+        "`sigma` is a DataFrame of the shape (3, 1) | number",
     ),
     "sigma missing": (
         lambda: run(table(A=[1, 1, 1], B=[1, 1, 1]), sigma={"A": 1}),

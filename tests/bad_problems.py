@@ -59,6 +59,10 @@ SETTINGS: Cases = {
         lambda: pose(parameters=[]),
         "No parameters are named | List the Vars that igpe",
     ),
+    "logarithmic no names": (
+        lambda: pose(logarithmic=True),
+        "`logarithmic` is True | logarithmic=['k1', 'k2']",
+    ),
     "local no parameter": (
         lambda: pose(local=["q"]),
         "`local` contains ['q'] | not among the parameters | 'k'",
@@ -143,6 +147,10 @@ MODELS: Cases = {
         "<lambda> | failed | any list of times",
     ),
     "returns None": (lambda: pose(bad.returns_none), "NoneType | Pyomo model | return m"),
+    "AbstractModel itself": (
+        lambda: pose(pyo.AbstractModel()),
+        "ConcreteModel | Pass model.create_instance()",
+    ),
     "AbstractModel": (lambda: pose(bad.abstract), "ConcreteModel | model.create_instance()"),
     "no ContinuousSet": (
         lambda: pose(bad.without_time),

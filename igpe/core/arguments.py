@@ -48,8 +48,10 @@ def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
 
 def shown(value: Any) -> str:
     """Format a value for a message: numbers with few digits, all else as Python writes it."""
-    if isinstance(value, Real):
+    if isinstance(value, Real) and not isinstance(value, bool):
         return f"{float(value):g}"
+    if getattr(value, "shape", ()):  # a table or an array
+        return f"a {type(value).__name__} of the shape {value.shape}"
     written = " ".join(repr(value).split())
     return written if len(written) <= LONGEST else f"{written[:LONGEST]}..."
 

@@ -165,6 +165,11 @@ def as_builder(model: Any) -> Builder:
 
     raises  ModelError for anything else
     """
+    if isinstance(model, pyo.AbstractModel):
+        raise ModelError(
+            "The model is an AbstractModel, which has no equations yet; igpe needs a "
+            "ConcreteModel. Pass model.create_instance(), or build a pyo.ConcreteModel()."
+        )
     if isinstance(model, BlockData):
         return ModelCopies(model)
     if not callable(model):

@@ -116,7 +116,7 @@ class Problem(Suggesting):
             "priors": dict(priors),
             "loss": loss,
             "time_varying": dict(time_varying),
-            "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
+            "logarithmic": names_of(logarithmic),
             "space": read_space(space),
         }
         model = OnGrid(model, self._given["space"]) if space else model

@@ -380,7 +380,7 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
         raise DataError(
             f"The times are not sorted{where}: row {row} has {times[row]:g} after "
             f"{times[row - 1]:g}. Sort the table by time. If it contains several runs, pass each "
-            "one as a separate experiment."
+            f"one as a separate experiment.{_pivot(table)}"
         )
     if (step == 0).any() and not replicates:
         row = int(np.flatnonzero(step == 0)[0])
@@ -390,6 +390,18 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
             "runs, use igpe.read_experiments with a column 'experiment'."
         )
     return times
+
+
+def _pivot(table: pd.DataFrame) -> str:
+    """What to write where each row of a table holds one quantity, which a column names."""
+    texts = [c for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
+    others = [c for c in table.columns if c not in {"time", *texts}]
+    if len(texts) != 1 or len(others) != 1 or table.duplicated(["time", *texts]).any():
+        return ""
+    return (
+        f" If '{texts[0]}' names the measured quantity of each row, give each quantity a column: "
+        f"table.pivot(index='time', columns='{texts[0]}', values='{others[0]}').reset_index()."
+    )
 
 
 def select_columns(

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from igpe.core.arguments import require_mapping
 from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.markup import Rows, Shown, frame_rows, in_words
@@ -65,7 +66,8 @@ def compare_models(
              model that is not in `results`, Unsupported for fits with a robust loss, which is not a
              likelihood
     """
-    if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
+    require_mapping("results", results, "{'a': one, 'b': other}", ProblemError)
+    if len(results) < 2:  # noqa: PLR2004
         raise ProblemError(
             "compare_models needs at least two models: compare_models({'a': one, 'b': other})."
         )

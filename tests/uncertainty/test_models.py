@@ -109,6 +109,8 @@ def test_other_measurements_are_refused(results):
         compare_models({"a": results["any slope"], "b": blind})
     with pytest.raises(ProblemError, match="at least two models"):
         compare_models({"a": results["any slope"]})
+    with pytest.raises(ProblemError, match="expected a mapping with names as keys"):
+        compare_models([*results.values()])
 
 
 @pytest.mark.parametrize(("count", "lacking"), [(2, 2), (3, 1)])
