@@ -1,6 +1,7 @@
 """The map of a model's structure: what stands where, in what words, and how it is drawn."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -15,6 +16,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import igpe
 from igpe.core.json_form import made
+from igpe.results.plots.structure_map import plot_maps
 from igpe.results.result_data import DYNAMIC, OVER, SQUARE, UNDER, StructureMap
 
 mpl.use("Agg")
@@ -224,6 +226,15 @@ def test_names_marks_and_shades_are_drawn(short):
         "estimated without the dynamics",
         "cannot be estimated",
     ]
+
+
+def test_a_long_title_is_wrapped(short):
+    (own,) = short.maps
+    names = tuple(f"temperature {i}, pH 7" for i in range(8))
+    (ax,) = plot_maps([replace(own, experiments=names)])
+    ax.figure.canvas.draw()
+    title = ax.title.get_window_extent()
+    assert 0 <= title.x0 < title.x1 <= ax.figure.bbox.x1
 
 
 def test_nothing_overlaps_or_is_cut(short, paper):

@@ -1,6 +1,7 @@
 """The picture of a structure map. It takes axes or makes them."""
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ GAP = 1.0  # rows or columns between sections
 HEAD = 1.6  # rows above the first equation's middle, for what kind the columns are
 FONT, SMALLEST = 8.0, 4.0  # points; names that would be smaller are left out
 DOTS = 1.2, 5.0  # points: least and largest marks
+TITLE = 10.0  # points
 LETTER = 0.6  # width of one, of its height
 LONGEST = 26  # letters of a name
 LEAST, LEGEND = 4.5, 1.3  # inches: width and height that the legend needs
@@ -55,7 +57,8 @@ def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Plot:
     drawn = axes_for(len(maps), axes)
     for one, ax in zip(maps, drawn, strict=True):
         draw_map(one, ax)
-        ax.set_title(escaped(one.title), fontsize="medium")
+        letters = int(72 * size(one)[0] / (LETTER * TITLE))
+        ax.set_title(escaped(fill(one.title, letters)), fontsize=TITLE)
     return Plot(drawn)
 
 
