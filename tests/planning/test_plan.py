@@ -181,6 +181,11 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert (axes[-1].get_yscale(), axes[-1].get_ylim()[0]) == ("linear", 0)
     plan.errors["before"] = 200 * plan.errors["after"].max()
     assert plan.plot()[-1].get_yscale() == "log"
+    plan.errors["before"] = np.inf
+    plan.errors.loc["k1", "before"] = 1e6
+    errors = plan.plot()[-1]  # what is so uncertain has no bar that ends at the axis
+    assert {t.get_text() for t in errors.texts} == {"∞", "> 1000"}
+    assert np.isnan([bar.get_height() for bar in errors.containers[0]]).all()
     text, page = str(plan), plan._repr_html_()
     assert "plan1: measure A, B at" in text
     assert "<li>plan1: measure A, B at" in page

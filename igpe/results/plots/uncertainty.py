@@ -237,7 +237,7 @@ def plot_region(region: Any, axes: Any = None) -> Plot:
     return Plot([ax])
 
 
-WIDEST = 1e3  # percent: larger errors are drawn as large
+WIDEST = 1e3  # percent: larger errors have no bar
 COLUMNS = ("before", "after")
 DECADES = 100.0  # times the smallest error: from where bars need a logarithmic axis
 
@@ -273,10 +273,20 @@ def plot_plan(
         ax.set_ylabel(labelled(name, units.get(name, "")))
     ax, places = drawn[-1], np.arange(len(errors))
     size = errors["value"].abs().where(errors["value"] != 0, 1.0)
-    both = pd.DataFrame({c: (100 * errors[c] / size).clip(upper=WIDEST) for c in COLUMNS})
+    percent = pd.DataFrame({c: 100 * errors[c] / size for c in COLUMNS})
+    both = percent.where(percent <= WIDEST)
     for column, shift, color in zip(COLUMNS, (-0.2, 0.2), (GREY, BLUE), strict=True):
         ax.bar(places + shift, both[column], 0.4, color=color, label=column)
-    is_wide = np.nanmax(both) > DECADES * np.nanmin(both)
+        foot = {"transform": ax.get_xaxis_transform(), "ha": "center"}
+        for place, value in zip(places + shift, percent[column], strict=True):
+            if value > WIDEST:
+                is_known = bool(np.isfinite(value))
+                text = f"> {WIDEST:g}" if is_known else "∞"
+                ax.text(place, 0.02, text, rotation=90 * is_known, **foot)
+    ax.set_xlim(-0.5, len(errors) - 0.5)
+    heights = both.to_numpy(dtype=float)
+    heights = heights[np.isfinite(heights)]
+    is_wide = heights.size > 0 and heights.max() > DECADES * heights.min()
     ax.set(yscale="log" if is_wide else "linear", ylabel="standard error [%]")
     ax.set_xticks(places, list(map(label, errors.index)), rotation=90, fontsize="small")
     legend_above(drawn, axes)
