@@ -137,7 +137,7 @@ typedef struct {
   int probed;             /* whether the last direction is a probe */
   int few;                /* whether directions are so few that ALONG gives their slopes */
   int at_x;               /* whether the first Jacobians are those where the step begins */
-  long long piece;
+  long long piece, tried; /* tried: steps of the whole run */
   double *seen;           /* (STAGES, N_X) where the Jacobians of the stages stand */
   double *dense[STAGES], *sparse[STAGES]; /* factors at the stages, and which were made last */
   int *order[STAGES], is_sparse[STAGES];

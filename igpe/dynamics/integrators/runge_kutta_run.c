@@ -122,7 +122,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
     if (c->since++ >= p->max_steps || c->steps++ >= p->most_steps) return STEPS;
-    if (c->steps % LISTEN == 0 && p->stopped()) return STOPPED;
+    if (++r->tried % LISTEN == 0 && p->stopped()) return STOPPED;
     if (trial) c->implicit = 1, explicit_h = c->h, c->h *= LONGER;
     int ends = c->t + 1.01 * c->h >= end;
     double h = ends ? end - c->t : c->h, t = ends ? end : c->t + h;

@@ -195,3 +195,20 @@ def test_their_formulas_stand_in_the_library_of_what_is_measured():
     for one in models:
         assert len({id(told.kept[1]) for told in (one.told, *one.breaks)}) == 1
         assert len(one.breaks) > 1
+
+
+def test_between_breaks_the_driver_asks_whether_to_stop(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "igpe.dynamics.integrators.runge_kutta.stopped", lambda: asked.append(1) or False
+    )
+    build = ode({"x": lambda m, t: -m.k * m.x[t] ** 2}, k=(0, 10))
+    doses = [Event(at=0.05 * n, add={"x": 1.0}) for n in range(1, 80)]
+    table = pd.DataFrame({"time": [4.0], "x": [0.0]})
+    run = igpe.Experiment(table, start={"x": 1.0}, start_time=0.0, sigma=0.1, events=doses)
+    problem = igpe.Problem(build, parameters=["k"], experiments=run)
+    ivp = compiled(problem).initial_value_problem(0, switching=True)
+    made = METHOD.prepare(ivp, np.array([0.0, 4.0]), np.array([4.0]))
+    found = made.from_start(np.array([1.0]))
+    assert found.steps.sum() > 256
+    assert asked
