@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.algebraic.step import Algebraic
-from igpe.core.arrays import BoolArray, FloatArray, typical
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, in_words, listed
@@ -27,11 +27,11 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.estimated_errors import correlation_remarks, likelihood_gain
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.reweighting import FAR_OFF, assumed_sizes
+from igpe.dynamics.shooting.reweighting import FAR_OFF
 from igpe.dynamics.shooting.tangent import Tangent, tangent
 from igpe.estimation.settings import LATER, Settings, Steps
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
-from igpe.estimation.tables import combined, curves, fitted
+from igpe.estimation.tables import combined, curves, fitted, sizes_of_errors
 from igpe.numerics.covariance import Uncertainty, chi_squared_probability
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
@@ -270,6 +270,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         actions=(
             *_held_by(problem, free.active),
             *_contradicted(problem, x, errors),
+            *_guessed(problem, at),
             *_actions(steps),
             *_small(problem),
             *[unconfirmed] * bool(unconfirmed),
@@ -499,23 +500,26 @@ def _small(problem: Problem) -> Iterator[str]:
 
 def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
     """By which errors quantities count, if these were estimated."""
-    sizes = problem.relative_sigma
-    left = 0 if at is None else problem.size - len(problem.box)
-    if sizes and at is not None and left > 0:
-        squares, rows = problem.loss.is_squares, of_measurements(problem, at).residual
-        spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
-        each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
-        assumed = assumed_sizes(problem, rows[: problem.size])
+    sizes, assumed = sizes_of_errors(problem, at)
+    if sizes:
         how = ", so igpe weights each quantity by the size of its own residuals"
-        these = "this value" if len(assumed) == 1 else "these values"
-        few = f"For {listed(assumed)}, igpe assumed {these} (too few data). " * bool(assumed)
         if len(assumed) == len(sizes):
             how = "; there are too few measurements to estimate them, so igpe assumed these values"
-            few = ""
         yield (
-            f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
-            "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
+            f"No standard deviations were given{how}: {', '.join(map(' '.join, sizes.items()))}. "
+            "With igpe.Experiment(..., sigma='equal') all quantities have the same weight."
         )
+
+
+def _guessed(problem: Problem, at: Linearised | None) -> list[str]:
+    """That intervals rest on a standard deviation that igpe assumed."""
+    sizes, assumed = sizes_of_errors(problem, at)
+    return [
+        f"{n} has too few measurements to estimate their standard deviation, so igpe assumed "
+        f"{sizes[n]}. Intervals depend on it. Write sigma=... if you know it."
+        for n in assumed
+        if len(assumed) < len(sizes)
+    ]
 
 
 def _contradicted(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Tables of a result: measured beside fitted values, curves with bands, determined combinations."""
+"""Numbers of a result: fitted values, curves with bands, combinations, sizes of errors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -7,17 +7,20 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, typical
 from igpe.core.deadline import if_in_time
 from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.likelihood import of_measurements
 from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
+from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, simulate_all
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.estimation.settings import Settings, Steps
 from igpe.numerics.covariance import Uncertainty, root
+from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import standardised
@@ -241,3 +244,14 @@ def combined(
         )
         for one, sets in zip(exact.combinations, freeing, strict=True)
     )
+
+
+def sizes_of_errors(problem: Problem, at: Linearised | None) -> tuple[dict[str, str], list[str]]:
+    """Estimated standard deviations of quantities, as texts; those that igpe assumed."""
+    sizes, left = problem.relative_sigma, 0 if at is None else problem.size - len(problem.box)
+    if not sizes or at is None or left <= 0:
+        return {}, []
+    squares, rows = problem.loss.is_squares, of_measurements(problem, at).residual
+    spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
+    texts = {n: f"{spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items()}
+    return texts, assumed_sizes(problem, rows[: problem.size])

@@ -303,14 +303,16 @@ def test_weights_need_no_smooth_curve():
     errors = {p.name: p.standard_error for p in result.estimates}
     for name, value in best.items():
         assert abs(result.parameters[name] - value) < 0.01 * errors[name]
-    assert not any("igpe assumed" in n for n in result.notes)
+    assert not any("igpe assumed" in n for n in (*result.notes, *result.actions))
 
 
 def test_an_assumed_weight_is_called_so():
     few = table(7)
     few.loc[few.index[2:], "b"] = np.nan
-    notes = igpe.estimate(problem(few)).notes
-    assert any("For b, igpe assumed this value (too few data)." in n for n in notes)
+    result = igpe.estimate(problem(few))
+    (said,) = [a for a in result.actions if "igpe assumed" in a]
+    assert said.startswith("b has too few measurements to estimate their standard deviation")
+    assert said in " ".join(str(result).split())
 
 
 def test_weights_that_are_all_assumed_do_not_follow_residuals():
