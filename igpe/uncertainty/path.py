@@ -336,7 +336,7 @@ WIDEN = 4.0  # of the step before: the longest next one
 EAGER = 1.4  # times longer may the longest be again after a step that could not be made
 TOO_MUCH = 2.5  # of the increment aimed at: a step that rises more is made again, shorter
 SHORTEST = 1e-9  # of the way so far: a step that cannot be made even so is the end
-MOST = 100  # points on one side
+MOST = 200  # tried steps on one side, whether they could be made or not
 ENDLESS = 1e4  # of the first step: as far as is looked where there is no bound
 JUMP = 0.5  # of the rise: where the cost jumps so far above the target, it has no root there
 TRIES = 30  # of root finding
@@ -398,23 +398,23 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
     step = min(first, limit, steps.longest)
     farthest = limit if np.isfinite(limit) else ENDLESS * step
     widen = WIDEN
-    while len(points) <= MOST:
+    for _ in range(MOST):
         at = min(abs(points[-1].at) + step, farthest)
         point = path.point(sign * at, points[-1])
         if point is None or _too_far(point, points[-1], target, steps):
             step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
             if step < SHORTEST * at:
-                return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
+                break
             widen = 1.0 if point is None else widen
             continue
         points.append(point)
         if point.cost >= target:
             return _closed(path, points, steps.rise)
         if at >= farthest or point.cost < steps.lowest:
-            break
+            return _short(points, sign, limit, target, steps.lowest)
         step = min(_next(points, sign, steps, widen), farthest - at, steps.longest)
         widen = min(EAGER * widen, WIDEN)
-    return _short(points, sign, limit, target, steps.lowest)
+    return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
 
 
 def _closed(path: LikelihoodPath, points: Sequence[PathPoint], rise: float) -> Walk:
@@ -439,8 +439,6 @@ def _short(
     if abs(last.at) >= limit * (1 - 1e-12):
         there = _rising(target - last.cost, *_local(points, sign))
         return Walk(walked, last.at, End.BOUND if there <= AWAY * abs(last.at) else End.OPEN)
-    if np.isfinite(limit):  # so many steps, and yet no bound
-        return Walk(walked, last.at, End.BROKEN)
     return Walk(walked, sign * limit, End.OPEN)
 
 

@@ -80,6 +80,16 @@ def test_where_it_cannot_be_computed_the_walk_says_so():
     assert found.at == pytest.approx(1.3, rel=1e-3)
 
 
+@pytest.mark.parametrize("bound", [5.0, np.inf])
+@pytest.mark.parametrize("broken", [0.0, np.inf])
+def test_a_walk_that_cannot_make_its_first_step_ends(broken, bound):
+    """The sum of squares jumps right beside the estimate, as where a dose meets a measurement."""
+    path = Formula(lambda t: 1e4, reach=(-bound, bound), broken=broken)
+    origin = PathPoint(0.0, 0.0, 0.0, 0.0, np.zeros(1))
+    found = walk(path, origin, 1, STEPS)
+    assert (found.end, found.at, found.points) == (End.BROKEN, 0.0, ())
+
+
 def test_nothing_to_walk():
     path = Formula(lambda t: t**2, reach=(0.0, 5.0))
     assert walk(path, path.origin, -1, STEPS).end is End.BOUND
