@@ -263,6 +263,16 @@ def test_or_after_it_where_the_event_says_so():
     assert igpe.simulate(posed(events), TRUTH, times=[5.0])["A"][0] == pytest.approx(7.0)
 
 
+@pytest.mark.parametrize("later", [[], [6.0]])
+@pytest.mark.parametrize("first", [{"set": {"A": 7.0}}, {"at": lambda m, t: 0 * m.k + 5.0}])
+def test_all_events_of_the_last_measured_time_happen_if_one_is_measured_after(first, later):
+    """A measurement that follows does not change the one before."""
+    one = Event(**{"at": 5.0, "set": {"A": 7.0}, **first})
+    events = [one, Event(at=5.0, add={"A": 1.0}, measured="after")]
+    found = igpe.simulate(posed(events), TRUTH, times=[5.0, *later])["A"]
+    assert found[0] == pytest.approx(8.0)
+
+
 @pytest.mark.parametrize(("at_start", "expected"), [(True, 3.0), (False, 1.0)])
 def test_a_condition_that_is_true_at_the_start(at_start, expected):
     event = Event(when=lambda m, t: m.A[t] >= 0.5, set={"A": 3.0}, at_start=at_start)

@@ -294,7 +294,8 @@ def _cut(
         found = of.breaks.at(0.0)
     none = np.zeros(ivp.switching.modes if ivp.switching else 0, dtype=bool)
     breaks, modes = found or (list[Break](), none)
-    broken = [b for b in breaks if begin <= b.time < end or (b.time == end and b.is_seen)]
+    last = {b.time for b in breaks if b.is_seen and b.time == end}  # what happens then is seen
+    broken = [b for b in breaks if begin <= b.time < end or b.time in last]
     there = {b.time for b in broken}
     plain = {t for t in (*ivp.breaks(float(end)), *also) if begin < t < end} - there
     marks: list[tuple[float, Break | None]] = [(t, None) for t in {*plain, *nodes[:-1].tolist()}]

@@ -386,9 +386,8 @@ class _Course:
         return self.given.closed[j]
 
     def _plan(self, due: Due) -> None:
-        is_last = self.end == self.of.cut.nodes[-1] and self._is_seen(due.which, due.jump)
-        at_end = due.time == self.end and (is_last or self.t == self.end)
-        if self.t <= due.time < self.end or at_end:
+        is_last = self.end in (self.of.cut.nodes[-1], self.t)  # else the next interval has its end
+        if self.t <= due.time < self.end or (is_last and due.time == self.end):
             self.pending.append(due)
 
     def _wide(self, by_unknown: FloatArray) -> FloatArray:

@@ -43,6 +43,7 @@ CASES = {
     "at a node and where an input jumps": (at(1.0), at(3.0, measured="after"), at(2.0)),
     "two at one time": (at(1.2, set={"A": 2.0}), at(1.2, set={"A": lambda m, t: 3 * m.A[t]})),
     "lag": (at(lambda m, t: 0.6 + m.lag), at(lambda m, t: 2.6 + m.lag, set=DILUTED), at(1.1)),
+    "two at the end, one measured after": (at(4.0), at(4.0, set=DILUTED, measured="after")),
     "none": (),
 }
 
