@@ -161,10 +161,10 @@ class InitialValueProblem:
         """
         shared = None if self.shared is None else self.shared.reporting(breaks=breaks)
         switching = self.switching if breaks else None
-        before, outputs = self.kept.get("without_switches", (None, None))
+        before, outputs = self.kept.get("reporting", (None, None))
         if before is not self.measured:
             outputs = ca.vertcat(self.measured, self.x, self.y)
-            self.kept["without_switches"] = self.measured, outputs
+            self.kept["reporting"] = self.measured, outputs
         return replace(self, switching=switching, rest=None, measured=outputs, shared=shared)
 
     def _clock(self, last: float) -> TimeSymbols:
