@@ -61,6 +61,10 @@ def compiler() -> tuple[str, ...]:
     return ()
 
 
+_known: dict[Path, Path] = {}
+"""Where libraries of this process were, as to list a full cache takes longer than to load one."""
+
+
 def built(source: str, wanted: str = "") -> Built:
     """The library of a C source, with the function `wanted`; compiled only if not in the cache."""
     command = compiler()
@@ -70,9 +74,13 @@ def built(source: str, wanted: str = "") -> Built:
     flags = _flags()
     parts = (source, *command, *flags, platform.machine(), sys.platform)
     folder, key = _cache_folder(), hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    for path in sorted(folder.glob(f"{key}-*{SUFFIX}")):
+    known = _known.get(folder / key)
+    kept = [known] if known and known.exists() else sorted(folder.glob(f"{key}-*{SUFFIX}"))
+    for path in kept:
         try:
-            return Built(_verified(path, wanted))
+            library = _verified(path, wanted)
+            _known[folder / key] = path
+            return Built(library)
         except OSError as error:  # what was interrupted or made elsewhere is made anew
             LOG.info("compiling anew: %s", error)
             path.unlink(missing_ok=True)
