@@ -118,8 +118,13 @@ def test_units_may_stand_in_the_equations():
         return m
 
     runs = [
-        igpe.Experiment(DATA, name=f"{kelvin} K", start={"A": 1.0}, inputs={"T": kelvin})
-        for kelvin in (300.0, 310.0)
+        igpe.Experiment(
+            DATA.assign(A=DATA["A"] * share),
+            name=f"{kelvin} K",
+            start={"A": 1.0},
+            inputs={"T": kelvin},
+        )
+        for kelvin, share in ((300.0, 1.0), (310.0, 0.9))
     ]
     posed = igpe.Problem(model, parameters=["k", "E"], experiments=runs)
     assert igpe.check(posed, identifiability=False).warnings == ()
