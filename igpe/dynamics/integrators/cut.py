@@ -117,15 +117,15 @@ class Breaks:
         if (times[n:] < self.t0).any():
             raise BrokenError(TOO_EARLY.format(times[n:].min(), self.t0))
         modes = (slopes > 0) == (times[:n] < self.t0)  # a time that is no number never comes
-        first, found = modes.copy(), []
+        first, breaks = modes.copy(), []
         for which in np.lexsort([np.arange(len(times)), times]):
             if self.t0 <= times[which] < np.inf:
                 if is_jump := which >= n:
                     is_seen = self.given.jumps[which - n].is_measured_after
                 else:
                     modes = modes ^ (np.arange(n) == which)
-                found.append(Break(times[which], int(which), modes, is_jump and is_seen))
-        return found, first
+                breaks.append(Break(times[which], int(which), modes, is_jump and is_seen))
+        return breaks, first
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,14 @@ class Cut:
     also: tuple[float, ...] = ()
     moved: bool = False
 
+    @property
+    def moving(self) -> bool:
+        """Whether unknowns move pulses or breaks."""
+        return bool(self.stops.moving) or self.breaks.moving
+
     def at(self, q: FloatArray) -> "Cut | str":
         """The same intervals cut where the unknowns q move pulses and breaks to, or why not."""
-        if not self.stops.moving and not self.breaks.moving:
+        if not self.moving:
             return self
         times = self.stops.at(q)
         if times is None:
@@ -281,19 +286,19 @@ def _cut(
     nodes: FloatArray,
     times: FloatArray,
     also: tuple[float, ...] | None = None,
-    found: tuple[list[Break], BoolArray] | None = None,
+    known: tuple[list[Break], BoolArray] | None = None,
 ) -> Cut:
     """A cut with the equations of another one.
 
     also   other times; by default those that no unknown moves
-    found  breaks, and the modes before; by default those that no unknown moves
+    known  breaks, and the modes before; by default those that no unknown moves
     """
     ivp, (begin, end) = of.ivp, nodes[[0, -1]]
     also = of.stops.known if also is None else also
-    if found is None and not of.breaks.moving:
-        found = of.breaks.at(0.0)
+    if known is None and not of.breaks.moving:
+        known = of.breaks.at(0.0)
     none = np.zeros(ivp.switching.modes if ivp.switching else 0, dtype=bool)
-    breaks, modes = found or (list[Break](), none)
+    breaks, modes = known or (list[Break](), none)
     last = {b.time for b in breaks if b.is_seen and b.time == end}  # what happens then is seen
     broken = [b for b in breaks if begin <= b.time < end or b.time in last]
     there = {b.time for b in broken}

@@ -418,10 +418,23 @@ class RungeKuttaIntervals(Intervals):
 
     def at(self, q: FloatArray) -> "RungeKuttaIntervals | str":
         """The same with the pieces that the unknowns q make, or why not."""
-        here = self.cut.at(q)
-        if isinstance(here, str):
-            return here
-        return self if here is self.cut else replace(self, cut=here)
+        if not self.cut.moving:
+            return self
+        key = np.asarray(q, dtype=float).tobytes()
+        made = self._latest.get(key)
+        if made is None:
+            here = self.cut.at(q)
+            if here is self.cut:
+                return self
+            made = here if isinstance(here, str) else replace(self, cut=here)
+            self._latest.clear()
+            self._latest[key] = made
+        return made
+
+    @cached_property
+    def _latest(self) -> dict[bytes, "RungeKuttaIntervals | str"]:
+        """What `at` made last: a run, its recording and its sweep back need the same pieces."""
+        return {}
 
     def _through(
         self,
