@@ -75,6 +75,11 @@ class Switching:
         )
 
     @property
+    def moves_jumps(self) -> bool:
+        """Whether states jump at a time that unknowns move, themselves or by the states."""
+        return any(j.at is None or ca.symvar(stack([j.at, j.delay])) for j in self.jumps)
+
+    @property
     def has_delayed(self) -> bool:
         """Whether a jump waits after a switch that states bring about."""
         return any(j.gap is not None and not j.delay.is_zero() for j in self.jumps)

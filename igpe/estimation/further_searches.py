@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
 
-import casadi as ca
 import numpy as np
 from scipy.optimize import Bounds, differential_evolution
 
@@ -35,7 +34,6 @@ from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.equations.compiled import compiled
-from igpe.equations.symbols import stack
 from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
 from igpe.estimation.settings import BY_FURTHER, BY_HORIZONS, Settings, Steps
 from igpe.numerics.least_squares.base import Fit
@@ -174,10 +172,7 @@ def _followed_along_valleys(steps: Steps, settings: Settings) -> Steps:
     """The steps led by a better optimum along a valley, if there is one."""
     problem, best, box = steps.problem, steps.best, steps.problem.box
     x = box.vector(best.estimate.parameters)
-    lower = lower_optimum(problem, x, rise_of(steps, settings))
-    values = [] if lower is None else [lower]
-    exact = list(refined(problem, values, settings, BY_FURTHER))
-    return led_if_better(steps, exact, settings, BY_FURTHER)
+    return _led_to(steps, lower_optimum(problem, x, rise_of(steps, settings)), settings)
 
 
 def _can_search(steps: Steps) -> bool:
@@ -223,23 +218,21 @@ def _evolved(steps: Steps, settings: Settings) -> Steps:
             cost, Bounds(*ends), maxiter=GENERATIONS, popsize=members, init="sobol", tol=0,
             polish=False, rng=settings.seed,
         )  # fmt: skip
-    values = [] if residuals.best.x is None else [residuals.best.x]
-    exact = list(refined(problem, values, settings, BY_FURTHER))
-    return led_if_better(steps, exact, settings, BY_FURTHER)
+    return _led_to(steps, residuals.best.x, settings)
 
 
 def _jumps(problem: Problem) -> bool:
-    """Whether states jump at a time that unknowns move."""
-    found = compiled(problem)
-    every = (
-        found.initial_value_problem(k, switching=True).switching
-        for k in range(len(problem.experiments))
-    )
-    return any(
-        jump.at is None or ca.symvar(stack([jump.at, jump.delay]))
-        for switching in every
-        for jump in (switching.jumps if switching else ())
-    )
+    """Whether states jump at a time that unknowns move, in some experiment."""
+    given = compiled(problem)
+    runs = (given.initial_value_problem(k, switching=True) for k in range(len(given.systems)))
+    return any(run.switching is not None and run.switching.moves_jumps for run in runs)
+
+
+def _led_to(steps: Steps, x: FloatArray | None, settings: Settings) -> Steps:
+    """The steps led by the optimum next to x (n,), if there is one and it is better."""
+    values = [] if x is None else [x]
+    exact = list(refined(steps.problem, values, settings, BY_FURTHER))
+    return led_if_better(steps, exact, settings, BY_FURTHER)
 
 
 def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
