@@ -9,33 +9,45 @@ degrees of freedom, and F tells (Bates & Watts, Nonlinear Regression Analysis, 1
 for k unknowns held. Where the model is linear both are the usual normal and t intervals.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyomo.environ as pyo
 
 from igpe.core.arguments import FRACTION, is_finite, require, require_mapping
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.status import Status
+from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.collocation.mesh import Radau, first_meshes
+from igpe.dynamics.collocation.transcription import Transcription
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import require_plain
+from igpe.dynamics.shooting.base import refuse, require_plain
 from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.simulation import Simulated, profiles
+from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
+from igpe.solvers.ipopt import PreparedModel
 
 FEW = 30  # iterations
 FARTHEST = 4.0  # rise of the sum of squares, in variances, from the optimum to an estimate of it
 ROUGHLY = 0.01  # relative difference of values that were rounded
 UNFINISHED = {Status.ITERATION_LIMIT, Status.STALLED}
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
+NEXT = 1e-8  # of bounds' width or value: an unknown so close to its bound lies on it
+NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
+"""IPOPT's options for a start that is nearly the solution."""
 NO_ESTIMATE = "{'k1': 0.5}, or an estimate that igpe.estimate or a method returned"
 NO_ERRORS = (
     "There are at least as many unknowns as measurements, so the errors cannot be estimated. "
@@ -256,3 +268,85 @@ def size_of(problem: Problem, x: FloatArray, i: int) -> float:
     """A first step of an unknown where no curvature tells one."""
     width = problem.box.upper[i] - problem.box.lower[i]
     return float(SHARE * (width if np.isfinite(width) else abs(x[i]) or 1.0))
+
+
+@dataclass(frozen=True)
+class Collocated:
+    """A compiled program at its optimum.
+
+    x, cost    unknowns (n,) and sum of squares there
+    values     of all variables there
+    """
+
+    problem: Problem
+    program: Transcription
+    prepared: PreparedModel
+    x: FloatArray
+    cost: float
+    values: FloatArray
+
+    def solved(self, start: FloatArray) -> float | None:
+        """Sum of squares after a solve from a start of all variables; None if it failed."""
+        variables = self.program.model.component_data_objects(pyo.Var)
+        for variable, value in zip(variables, start, strict=True):
+            if not variable.fixed and np.isfinite(value):
+                variable.set_value(float(value), skip_validation=True)
+        answer = self.prepared.solve()
+        return answer.objective if answer.status is Status.CONVERGED else None
+
+    def freed(self, start: FloatArray) -> tuple[FloatArray, float] | None:
+        """Unknowns and sum of squares of the optimum next to a start; None if the solve failed."""
+        cost = self.solved(start)
+        return None if cost is None else (unknowns_in(self.program), cost)
+
+
+def require_collocated(problem: Problem, method: Collocation, estimate: Any) -> None:
+    """Raise ProblemError if collocation ends at another estimate; see `require_estimate`."""
+    x = collocated(problem, method, values_of(problem, estimate)).x
+    residuals = Residuals(problem, Automatic())
+    errors = errors_at(problem, x, residuals(x))
+    require_estimate(problem, residuals, estimate, (x, errors), "igpe.profile")
+
+
+def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]) -> Collocated:
+    """Build the program and go to its optimum next to the start.
+
+    raises Unsupported if the problem is not least squares;
+           EstimationFailed if there is no optimum to be found
+    """
+    owner = "The profile likelihood by collocation"
+    require_plain(problem, owner, constraints_too=False)
+    refuse(problem, owner, "estimated sigma", "censored", "correlated")
+    require_smooth_and_normal(problem, owner)
+    guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
+    radau = Radau(method.points)
+    meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
+    program = Transcription(problem, meshes)
+    program.begin(start, guesses)
+    solver = replace(method.solver, options=(*NEAR, *method.solver.options))
+    prepared = solver.prepare(program.model, program.sizes([start]))
+    answer = prepared.solve()
+    if answer.status is not Status.CONVERGED:
+        raise EstimationFailed(
+            f"Collocation found no optimum near the estimate: {answer.message}. Give the "
+            "estimate that igpe.Collocation().estimate(problem, ...) returns.",
+            answer.status,
+        )
+    values = values_in(program)
+    return Collocated(problem, program, prepared, unknowns_in(program), answer.objective, values)
+
+
+def values_in(program: Transcription) -> FloatArray:
+    """Of all variables; NaN where one has none."""
+    values = [v.value for v in program.model.component_data_objects(pyo.Var)]
+    return np.array([np.nan if v is None else v for v in values], dtype=float)
+
+
+def unknowns_in(program: Transcription) -> FloatArray:
+    """(n,) unknowns; where an interior point method stays next to a bound, it means the bound."""
+    box = program.problem.box
+    x = box.vector(program.parameters())
+    for bound in (box.lower, box.upper):
+        width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 0.0)
+        x = np.where(abs(x - bound) <= NEXT * np.maximum(abs(x), width), bound, x)
+    return np.asarray(x)

@@ -22,32 +22,19 @@ points by a cubic with their values and slopes.
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import pyomo.environ as pyo
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box, is_reached
-from igpe.core.errors import EstimationFailed
 from igpe.core.markup import listed
 from igpe.core.status import Status
-from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.mesh import Radau, first_meshes
-from igpe.dynamics.collocation.transcription import Transcription
-from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import refuse, require_plain
-from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.simulation import Simulated, profiles
-from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import bounded_solution, on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.optima import Landscape, profiled
-from igpe.problem.problem import Problem
-from igpe.solvers.ipopt import PreparedModel
-from igpe.uncertainty.likelihood import Likelihood, require_estimate, values_of
+from igpe.uncertainty.likelihood import Collocated, Likelihood, unknowns_in, values_in
 
 
 class PathPoint(NamedTuple):
@@ -198,84 +185,12 @@ class ShootingPath:
         return PathPoint(at, cost, slope, curvature, x, _Shot(at, x, there))
 
 
-NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
-"""IPOPT's options for a start that is nearly the solution."""
-
-NEXT = 1e-8  # of bounds' width or value: an unknown so close to its bound lies on it
-
-
 class _Start(NamedTuple):
     """All variables at a point of a path by collocation, and at the one it came from, if any."""
 
     at: float
     values: FloatArray
     before: "_Start | None" = None
-
-
-@dataclass(frozen=True)
-class Collocated:
-    """A compiled program at its optimum.
-
-    x, cost    unknowns (n,) and sum of squares there
-    values     of all variables there
-    """
-
-    problem: Problem
-    program: Transcription
-    prepared: PreparedModel
-    x: FloatArray
-    cost: float
-    values: FloatArray
-
-    def solved(self, start: FloatArray) -> float | None:
-        """Sum of squares after a solve from a start of all variables; None if it failed."""
-        variables = self.program.model.component_data_objects(pyo.Var)
-        for variable, value in zip(variables, start, strict=True):
-            if not variable.fixed and np.isfinite(value):
-                variable.set_value(float(value), skip_validation=True)
-        answer = self.prepared.solve()
-        return answer.objective if answer.status is Status.CONVERGED else None
-
-    def freed(self, point: PathPoint) -> tuple[FloatArray, float]:
-        """Unknowns and sum of squares of the optimum next to a point of a path."""
-        cost = self.solved(point.state.values)
-        return (point.x, point.cost) if cost is None else (_unknowns(self.program), cost)
-
-
-def require_collocated(problem: Problem, method: Collocation, estimate: Any) -> None:
-    """Raise ProblemError if collocation ends at another estimate; see `require_estimate`."""
-    x = collocated(problem, method, values_of(problem, estimate)).x
-    residuals = Residuals(problem, Automatic())
-    errors = errors_at(problem, x, residuals(x))
-    require_estimate(problem, residuals, estimate, (x, errors), "igpe.profile")
-
-
-def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]) -> Collocated:
-    """Build the program and go to its optimum next to the start.
-
-    raises Unsupported if the problem is not least squares;
-           EstimationFailed if there is no optimum to be found
-    """
-    owner = "The profile likelihood by collocation"
-    require_plain(problem, owner, constraints_too=False)
-    refuse(problem, owner, "estimated sigma", "censored", "correlated")
-    require_smooth_and_normal(problem, owner)
-    guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
-    radau = Radau(method.points)
-    meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
-    program = Transcription(problem, meshes)
-    program.begin(start, guesses)
-    solver = replace(method.solver, options=(*NEAR, *method.solver.options))
-    prepared = solver.prepare(program.model, program.sizes([start]))
-    answer = prepared.solve()
-    if answer.status is not Status.CONVERGED:
-        raise EstimationFailed(
-            f"Collocation found no optimum near the estimate: {answer.message}. Give the "
-            "estimate that igpe.Collocation().estimate(problem, ...) returns.",
-            answer.status,
-        )
-    values = _values(program)
-    return Collocated(problem, program, prepared, _unknowns(program), answer.objective, values)
 
 
 @dataclass(frozen=True)
@@ -312,23 +227,8 @@ class CollocatedPath:
                 variable.unfix()
         if cost is None:
             return None
-        state = _Start(at, _values(program), last._replace(before=None))
-        return PathPoint(at, cost, np.nan, np.nan, _unknowns(program), state)
-
-
-def _values(program: Transcription) -> FloatArray:
-    values = [v.value for v in program.model.component_data_objects(pyo.Var)]
-    return np.array([np.nan if v is None else v for v in values], dtype=float)
-
-
-def _unknowns(program: Transcription) -> FloatArray:
-    """(n,) where an interior point method stays next to a bound, it means the bound."""
-    box = program.problem.box
-    x = box.vector(program.parameters())
-    for bound in (box.lower, box.upper):
-        width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, 0.0)
-        x = np.where(abs(x - bound) <= NEXT * np.maximum(abs(x), width), bound, x)
-    return np.asarray(x)
+        state = _Start(at, values_in(program), last._replace(before=None))
+        return PathPoint(at, cost, np.nan, np.nan, unknowns_in(program), state)
 
 
 ENOUGH = 1e-3  # of the distance from the estimate: how exactly the end is found
@@ -392,12 +292,17 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
         return Walk((), np.nan, End.UNKNOWN)
     if not steps.rise > 0 or limit <= 0:  # a level of 0 (exact data), or a bound at once
         return Walk((), 0.0, End.BOUND if steps.rise > 0 else End.FOUND)
-    points, target = [origin], origin.cost + steps.rise
     aim = _rising(steps.rise / steps.increments, sign * origin.slope, origin.curvature)
     first = aim if origin.curvature > 0 and np.isfinite(aim) else steps.scale
-    step = min(first, limit, steps.longest)
-    farthest = limit if np.isfinite(limit) else ENDLESS * step
-    widen = WIDEN
+    return _walked(path, origin, sign, steps, min(first, limit, steps.longest))
+
+
+def _walked(
+    path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps, step: float
+) -> Walk:
+    """See `walk`; with the first step."""
+    points, target, limit = [origin], origin.cost + steps.rise, abs(path.reach[sign > 0])
+    farthest, widen = limit if np.isfinite(limit) else ENDLESS * step, WIDEN
     for _ in range(MOST):
         at = min(abs(points[-1].at) + step, farthest)
         point = path.point(sign * at, points[-1])
@@ -409,22 +314,38 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
             continue
         points.append(point)
         if point.cost >= target:
-            return _closed(path, points, steps.rise)
-        if at >= farthest or point.cost < steps.lowest:
+            closed = _closed(path, points, steps.rise)
+            behind = _behind_jump(path, points[-2], closed)
+            if behind is None or behind.cost >= target:
+                return closed
+            points = [origin, *closed.points, behind]  # the search from afar had lost its way
+        at = abs(points[-1].at)
+        if at >= farthest or points[-1].cost < steps.lowest:
             return _short(points, sign, limit, target, steps.lowest)
         step = min(_next(points, sign, steps, widen), farthest - at, steps.longest)
         widen = min(EAGER * widen, WIDEN)
     return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
 
 
+def _behind_jump(path: LikelihoodPath, passed: PathPoint, closed: Walk) -> PathPoint | None:
+    """A point just behind a jump of the cost that ends a walk, searched from just before it.
+
+    passed  the last point of the walk before it looked for its end
+    """
+    if closed.end is not End.BROKEN or abs(closed.at) <= abs(passed.at):
+        return None
+    return path.point(closed.at * (1 + ENOUGH / 10), closed.points[-1])
+
+
 def _closed(path: LikelihoodPath, points: Sequence[PathPoint], rise: float) -> Walk:
     """The walk whose last point is above the target: to where it meets the target, if it does."""
     origin, *inner, last = points
-    end = _root(path, points[-2], last, rise, origin.cost)
-    if end.cost - origin.cost > (1 + JUMP) * rise:  # the other unknowns lost their best values
-        return Walk(tuple(inner), points[-2].at, End.BROKEN)
-    if end.cost - origin.cost < (1 - JUMP / 10) * rise and not _near(end, origin.cost + rise):
-        return Walk((*inner, end), end.at, End.BROKEN)  # they lose them in the next step
+    low, end = _root(path, points[-2], last, rise, origin.cost)
+    risen = end.cost - origin.cost
+    is_low = risen < (1 - JUMP / 10) * rise and not _near(end, origin.cost + rise)
+    if is_low or risen > (1 + JUMP) * rise:  # the other unknowns lose their best values
+        reached = [*inner, *[low] * (low is not points[-2])]
+        return Walk(tuple(reached), low.at, End.BROKEN)
     kept = [p for p in inner if abs(p.at) < abs(end.at)]
     return Walk((*kept, end), _exact(end, rise, origin.cost), End.FOUND)
 
@@ -486,8 +407,11 @@ def _rising(rise: float, slope: float, curvature: float) -> float:
 
 def _root(
     path: LikelihoodPath, inner: PathPoint, outer: PathPoint, rise: float, floor: float
-) -> PathPoint:
-    """The point between two where the cost has risen so much above the floor."""
+) -> tuple[PathPoint, PathPoint]:
+    """The point between two where the cost has risen so much above the floor.
+
+    Before it, the last one below.
+    """
     best, target, failed = outer, floor + rise, False
     for turn in range(TRIES):
         if _near(best, target) or abs(best.cost - target) <= ENOUGH * rise:
@@ -502,7 +426,7 @@ def _root(
             inner, outer = (point, outer) if point.cost < target else (inner, point)
         if abs(outer.at - inner.at) <= ENOUGH / 10 * abs(outer.at):
             break
-    return best
+    return inner, best
 
 
 def _near(p: PathPoint, target: float) -> bool:

@@ -90,6 +90,22 @@ def test_a_walk_that_cannot_make_its_first_step_ends(broken, bound):
     assert (found.end, found.at, found.points) == (End.BROKEN, 0.0, ())
 
 
+@pytest.mark.parametrize("jumps", [False, True])
+def test_a_search_that_lost_its_way_is_made_again_from_nearby(jumps):
+    """From far away, the search at 1.2 and beyond ends at another, higher optimum."""
+
+    class Far(Formula):
+        def point(self, at, near):
+            point = super().point(at, near)
+            is_lost = at > 1.2 and (jumps or at - near.at > 0.3)
+            return point._replace(cost=point.cost + 9) if is_lost else point
+
+    path = Far(lambda t: t**2 / 2)
+    found = walk(path, path.origin, 1, STEPS._replace(increments=1))
+    assert found.end is (End.BROKEN if jumps else End.FOUND)
+    assert found.at == pytest.approx(1.2 if jumps else 8**0.5, rel=1e-2)
+
+
 def test_nothing_to_walk():
     path = Formula(lambda t: t**2, reach=(0.0, 5.0))
     assert walk(path, path.origin, -1, STEPS).end is End.BOUND
