@@ -15,7 +15,7 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.core.markup import number, numbers
+from igpe.core.markup import number, numbers, on_side
 from igpe.core.status import Status
 from igpe.dynamics.shooting import base as shooting_base
 from igpe.results.answer import WIDTH, estimates
@@ -629,3 +629,20 @@ def test_the_numbers_of_a_row_have_one_notation():
     assert numbers((100770.0, 99589.0, 101960.0), 600.0) == ["100770", "99589", "101960"]
     assert numbers((60420.0, 59080.0, 61770.0), 690.0) == ["6.042e+04", "5.908e+04", "6.177e+04"]
     assert numbers((1e9, 5.0, np.inf), 1.0) == ["1000000000", "5.00", "∞"]
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "shown"),
+    [
+        (1.15377, 1, "1.16"),
+        (1.15377, -1, "1.15"),
+        (0.86069, -1, "0.860"),
+        (-0.86069, -1, "-0.861"),
+        (-0.86069, 1, "-0.860"),
+        (9.996e-6, 1, "1.00e-05"),
+        (1.2345e-6, 1, "1.24e-06"),
+        (0.0, 1, "0"),
+    ],
+)
+def test_a_proved_end_is_rounded_to_the_side_where_it_is_still_true(value, sign, shown):
+    assert on_side(number(value, 0.1 * abs(value)), value, sign) == shown

@@ -10,6 +10,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
 from html import escape
 from pathlib import Path
@@ -95,6 +96,18 @@ def numbers(values: Sequence[float], error: float = math.nan) -> list[str]:
     if not are_mixed or max(abs(v) for v in values if math.isfinite(v)) >= LARGE:
         return shown
     return [f"{v:.0f}" if "e+" in text else text for v, text in zip(values, shown, strict=True)]
+
+
+def on_side(shown: str, value: float, sign: int) -> str:
+    """A number as shown, or one more in its last digit if rounding moved it to the other side.
+
+    sign  1: it must be at least the value; -1: at most
+    """
+    if (float(shown) - value) * sign >= 0:
+        return shown
+    digits, e, exponent = shown.partition("e")
+    unit = Decimal(1).scaleb(int(Decimal(digits).as_tuple().exponent))
+    return f"{Decimal(digits) + sign * unit}{e}{exponent}"
 
 
 def counted(number: int, noun: str) -> str:

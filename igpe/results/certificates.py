@@ -18,7 +18,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown, Suggesting, counted, number
+from igpe.core.markup import Rows, Shown, Suggesting, counted, number, on_side
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes, plot_certified_intervals
 
@@ -101,7 +101,8 @@ class Certificate(Suggesting):
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             "no parameter values within the bounds have a sum of squares below "
-            f"{self.lower_bound:.6g} ({_per_cent(self.gap)} % below the best, {least}; method: "
+            f"{on_side(f'{self.lower_bound:.6g}', self.lower_bound, -1)} "
+            f"({_per_cent(self.gap)} % below the best, {least}; method: "
             f"{by}); {about}"
         )
 
@@ -225,8 +226,9 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 "better."
             )
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
+        least = on_side(f"{self.lower_bound:.8g}", self.lower_bound, -1)
         return (
-            f"No parameter values {where} have a sum of squares below {self.lower_bound:.8g} "
+            f"No parameter values {where} have a sum of squares below {least} "
             f"({_per_cent(self.gap)} % below the best, {self.objective:.8g}): proved for "
             "the differential equations themselves, including the discretisation error "
             f"({counted(self.examined, 'box')}{stopped}){left}.{self._premise}"
@@ -483,7 +485,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
         if reached:
             lines.append(
-                f"Not constrained by the data within the bounds (proved): {', '.join(reached)}."
+                f"The region reaches these bounds (proved): {', '.join(reached)}. The data do not "
+                "limit it there."
             )
         open_ = [str(n) for n, v in by.items() if v is None]
         if open_:
@@ -549,7 +552,11 @@ def _cells(value: float, row: pd.Series) -> tuple[str, ...]:
     width = row["outer_upper"] - row["outer_lower"]
     ends = [row[c] for c in ("outer_lower", "inner_lower", "inner_upper", "outer_upper")]
     gap = min((b - a for a, b in (ends[:2], ends[2:]) if b > a), default=width / 1e4)
-    low0, low1, high0, high1 = (number(v, gap) if math.isfinite(v) else "?" for v in ends)
+    sides = (-1, 1, -1, 1)  # rounded so that what is shown is still true
+    low0, low1, high0, high1 = (
+        on_side(number(v, gap), v, side) if math.isfinite(v) else "?"
+        for v, side in zip(ends, sides, strict=True)
+    )
     reached = [
         f"{word} bound reached"
         for side, word in (("below", "lower"), ("above", "upper"))

@@ -110,9 +110,7 @@ def test_a_region_that_reaches_a_bound_says_so() -> None:
     assert rows["above"].to_dict() == {"k1": "reaches its bound", "k2": "limited"}
     assert rows.loc["k1", "inner_upper"] == rows.loc["k1", "outer_upper"] == 0.4
     assert found.intervals["identifiable"].to_dict() == {"k1": False, "k2": True}
-    assert "Not constrained by the data within the bounds (proved): k1 (upper bound 0.4)" in str(
-        found
-    )
+    assert "The region reaches these bounds (proved): k1 (upper bound 0.4)." in str(found)
 
 
 def test_unknowns_that_only_occur_as_a_sum_have_no_limits() -> None:
