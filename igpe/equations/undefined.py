@@ -275,6 +275,31 @@ def quotient_by_zero(problem: Problem, k: int, times: FloatArray) -> str:
     return ""
 
 
+def root_of_zero(ivp: InitialValueProblem) -> str:
+    """The first square root or fractional power in slopes that is taken of 0 at the start.
+
+    As text; empty if there is none. It has a value there, but not all derivatives.
+    """
+    nothing = np.full(len(ivp.unknowns), np.nan)  # of what unknowns move
+    start = ca.Function("start", [ivp.q], [ca.densify(ivp.start)])(nothing)
+    a, b = ivp.input_segment(ivp.t0)
+    for node in filter(_is_root, _slope_nodes(ivp)):
+        base = ca.Function("base", [ivp.t, ivp.x, ivp.u, ivp.q], [node.dep(0)])
+        if float(base(ivp.t0, start, a + b * ivp.t0, nothing)) == 0:
+            return _text(node, ca.symvar(node)) or "a power"
+    return ""
+
+
+def _is_root(node: Any) -> bool:
+    """Whether it is a square root, or a power whose exponent is no whole number."""
+    if node.is_op(ca.OP_SQRT):
+        return True
+    if not (node.is_op(ca.OP_POW) or node.is_op(ca.OP_CONSTPOW)):
+        return False
+    exponent = node.dep(1)
+    return not exponent.is_constant() or not float(exponent).is_integer()
+
+
 def _slope_nodes(ivp: InitialValueProblem) -> list[Any]:
     return _nodes(ivp.f, ca.vertcat(ivp.t, ivp.x, ivp.q, ivp.u))[1]
 

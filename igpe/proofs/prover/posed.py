@@ -23,7 +23,7 @@ from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasur
 from igpe.equations.compiled import compiled, require_smooth_and_normal
 from igpe.equations.operations import Graph, UnknownOperation
 from igpe.equations.shared_rates import doubles, times, with_shared_rates
-from igpe.equations.undefined import quotient_by_zero
+from igpe.equations.undefined import quotient_by_zero, root_of_zero
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import OpTape, Schedule, Writer
@@ -152,6 +152,12 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
         )
     measurements = measured_only(experiment.measurements)
     box, ivp = problem.box, ivp.without_conditions(measurements.times)
+    if root := root_of_zero(ivp):
+        raise Unsupported(
+            f"igpe.certify cannot bound {root} at the start of experiment '{experiment.name}': it "
+            "has no derivatives where its base is 0. Start from a small positive value "
+            "(start=...), or at a later time (start_time=...)."
+        )
     index = [box.names.index(n) for n in ivp.unknowns]
     ivp = with_shared_rates(ivp, box.lower[index], box.upper[index]).ivp
     symbols = TapeSymbols(ivp.x, ivp.q, ivp.u, ivp.t)

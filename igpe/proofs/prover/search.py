@@ -368,7 +368,8 @@ class Incumbent:
                 refuse_quotient_by_zero(self.problem, k)
             raise EstimationFailed(
                 "igpe could not enclose the solution at the given parameter values up to the last "
-                "measurement. Give other parameter values for which the solution remains finite.",
+                "measurement. Give other parameter values for which the solution remains finite, "
+                "and for which no square root, logarithm or fractional power reaches 0.",
                 Status.INTEGRATION_BROKE,
             )
         return self.cut

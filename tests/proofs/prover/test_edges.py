@@ -97,6 +97,26 @@ def test_a_quotient_by_zero_that_is_never_computed_is_no_obstacle(u: Any) -> Non
     assert np.isfinite(proved_objective(posed(given), np.array([1.0, 2.0])))
 
 
+@pytest.mark.parametrize(
+    ("law", "named"),
+    [
+        (lambda m, x: -m.k * (1 - x) ** m.n - m.k, r"\(1.0 - x\)\*\*n"),
+        (lambda m, x: -m.k + m.n * pyo.sqrt(1 - x), r"sqrt\(1.0 - x\)"),
+        (lambda m, x: -m.k / (m.n + (1 - x) ** 1.5), r"\(1.0 - x\)\*\*1.5"),
+    ],
+)
+def test_a_root_of_zero_at_the_start_is_named(law: Any, named: str) -> None:
+    given = problem(law, {"k": (0.1, 2.0), "n": (1.0, 3.0)}, np.exp(-TIMES))
+    with pytest.raises(igpe.errors.Unsupported, match=f"cannot bound {named} at the start"):
+        igpe.certify(given, {"k": 0.5, "n": 2.0})
+
+
+def test_a_root_that_is_zero_neither_at_the_start_nor_later_is_bounded() -> None:
+    law = lambda m, x: -m.k * pyo.sqrt(x) * (1 + (1 - x) ** 2)  # noqa: E731
+    given = problem(law, {"k": (0.1, 2.0)}, np.exp(-TIMES))
+    assert np.isfinite(proved_objective(posed(given), np.array([0.5])))
+
+
 @pytest.mark.parametrize("kind", [tape.LOG, tape.POWER])
 def test_a_remainder_that_overflows_is_infinite(kind: int) -> None:
     """Numba raises ZeroDivisionError for 1e-200 ** -9 if the exponent is an integer."""
