@@ -33,9 +33,22 @@ from igpe.dynamics.search.other_optima import (
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.dynamics.shooting.reweighting import first_weighted, iterate_weights, weighted_at
+from igpe.dynamics.shooting.reweighting import (
+    favouring_each,
+    first_weighted,
+    iterate_weights,
+    weighted_at,
+)
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.estimation.settings import BETTER, BY_HORIZONS, BY_PROOF, CandidatePath, Settings, Steps
+from igpe.estimation.settings import (
+    BETTER,
+    BY_FURTHER,
+    BY_HORIZONS,
+    BY_PROOF,
+    CandidatePath,
+    Settings,
+    Steps,
+)
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
@@ -431,6 +444,34 @@ def with_own_weights(steps: Steps, settings: Settings) -> Steps:
             break
         steps = with_other_optima(again, settings)
     return steps
+
+
+def with_other_weights(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    """The steps at the likeliest of several estimated weights, for a fit that the data refute.
+
+    Weights that follow the residuals stand still wherever they agree with the fit. One quantity
+    after the other counts almost alone at first; no note.
+    """
+    return if_in_time(lambda: _likeliest(steps, settings)) or steps, ""
+
+
+def _likeliest(steps: Steps, settings: Settings) -> Steps:
+    problem, given, best = steps.problem, steps.given, steps.best
+    if given is None or best.at is None or not (is_plain(problem) and given.weights_unknown):
+        return steps
+    if given.correlation_estimated or not given.loss.is_squares:  # objectives do not compare
+        return steps
+    given, led = given.fixing(problem.fixed), steps
+    x = problem.box.vector(best.estimate.parameters)
+    for one in favouring_each(given, best.estimate.parameters):
+        for end in refined(one, [x], settings, BY_FURTHER):
+            paths = [steps.path_to(end.estimate, BY_FURTHER), *steps.paths]
+            begun = steps._replace(problem=one, best=end, paths=paths)
+            again = _with_weights_of_best(begun, settings, given)
+            is_lower = objective_of(again.best) < objective_of(led.best)
+            if again is not begun and is_lower and not is_level(problem, again.best, led.best):
+                led = again
+    return led if led is steps else with_other_optima(led, settings)
 
 
 def _with_weights_of_best(steps: Steps, settings: Settings, given: Problem) -> Steps:

@@ -34,7 +34,13 @@ from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.equations.compiled import compiled
-from igpe.estimation.equally_good import led_if_better, ordered, refined, rise_of
+from igpe.estimation.equally_good import (
+    led_if_better,
+    ordered,
+    refined,
+    rise_of,
+    with_other_weights,
+)
 from igpe.estimation.settings import BY_FURTHER, BY_HORIZONS, Settings, Steps
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
@@ -284,6 +290,7 @@ def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Ste
 
 
 LADDER = (
+    with_other_weights,
     with_more_incremental_shooting,
     with_evolution,
     with_multiple_shooting,

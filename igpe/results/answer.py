@@ -430,7 +430,8 @@ def _optimum(result: ResultData, prove: str) -> Line:
         elif proof is not None and proof.closed:
             gap = max(relative_gap(result.objective, proof.lower_bound), 0.0)
             exact = f"gap {100 * gap:.2g} %" if proof.lower_bound > 0 else "the fit is exact"
-            words, grade = f"proved best within the bounds ({exact})", "good"
+            premise = " for these weights" * proof.holds_weights
+            words, grade = f"proved best within the bounds{premise} ({exact})", "good"
         else:
             held = f"active: {in_words(result.active, SHOWN)}; " * bool(result.active)
             words, grade = f"{_agreement(result)}{held}{_unproved(result, prove)}", "fair"

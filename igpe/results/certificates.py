@@ -235,6 +235,11 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         )
 
     @property
+    def holds_weights(self) -> bool:
+        """Return True if the proof holds only for weights that igpe took from the estimate."""
+        return bool(self.sigma) or len(self.relative_sigma) > 1
+
+    @property
     def _premise(self) -> str:
         if self.sigma:
             at = ", ".join(f"{name} = {value:.6g}" for name, value in self.sigma_at.items())

@@ -320,3 +320,39 @@ def test_weights_that_are_all_assumed_do_not_follow_residuals():
     (said,) = [n for n in igpe.estimate(problem(few)).notes if "igpe assumed" in n]
     assert "too few measurements to estimate them, so igpe assumed these values: a " in said
     assert "own residuals" not in said
+
+
+CONTRADICTING = np.linspace(0.5, 6, 10)
+decay = ode({n: lambda m, t, n=n: -m.k * getattr(m, n)[t] for n in "ab"}, k=(0.05, 5))
+
+
+def contradicting(**noise):
+    """Two decays of one rate constant, whose measurements have the rates 1 and 2."""
+    random = np.random.default_rng(3)
+    rates = {"a": 1.0, "b": 2.0}
+    columns = {
+        n: np.exp(-rates[n] * CONTRADICTING) + s * random.standard_normal(len(CONTRADICTING))
+        for n, s in noise.items()
+    }
+    data = pd.DataFrame({"time": CONTRADICTING, **columns})
+    run = igpe.Experiment(data, start=dict.fromkeys("ab", 1.0), start_time=0.0)
+    return igpe.Problem(decay, parameters=["k"], experiments=run)
+
+
+@pytest.mark.parametrize("noise", [{"a": 1e-3, "b": 1e-3}, {"a": 1e-3, "b": 2e-3}])
+def test_of_several_weights_that_stand_still_the_likeliest_are_taken(noise):
+    """The likelihood has maxima at 1 and 2, where b fits best, and a minimum at 1.37."""
+    result = igpe.estimate(contradicting(**noise))
+    assert result.parameters["k"] == pytest.approx(2.0, abs=0.01)
+
+
+def test_weights_leave_the_minimum_of_the_likelihood():
+    fit = igpe.SingleShooting().estimate(contradicting(a=1e-3, b=1e-3), {"k": 1.37})
+    assert min(abs(fit.parameters["k"] - k) for k in (1.0, 2.0)) < 0.01
+
+
+@pytest.mark.parametrize("name, premise", [("b", True), (None, False)])
+def test_the_headline_of_a_proof_names_estimated_weights(name, premise):
+    data = table(1) if name else table(1).drop(columns="b")
+    result = igpe.estimate(problem(data), certify=True)
+    assert ("best within the bounds for these weights" in result.verdict["optimum"]) == premise

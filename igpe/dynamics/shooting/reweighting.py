@@ -23,7 +23,7 @@ quantity (Bates & Watts, Nonlinear Regression Analysis and Its Applications (198
 with a diagonal covariance).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -53,6 +53,7 @@ FAR = 0.5  # relative change after which the whole search is worth repeating
 MOST = 30  # fits
 SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
 LEAST_SHARE = 0.2  # of the noise that smoothing saw: a fit that leaves less was free to follow it
+FAVOURED = 1e-2  # of the largest value: the error of a quantity that counts almost alone
 SPARE = 5  # measurements of a quantity beyond the unknowns from which no fit is free to follow it
 TINY = np.finfo(float).tiny
 
@@ -98,6 +99,19 @@ def least_weights(problem: Problem) -> dict[str, float]:
     least, few = least_sizes(problem.experiments), _few(problem)
     noise = smoothed_sizes(problem) if few else {}
     return least | {n: max(least[n], LEAST_SHARE * noise[n]) for n in few}
+
+
+def favouring_each(problem: Problem, at: Mapping[str, float]) -> Iterator[Problem]:
+    """The problem with weights by which one quantity after the other counts almost alone.
+
+    at  a value of each free unknown
+    """
+    scales = _scales(problem.experiments)
+    for name in scales if len(scales) > 1 else ():
+        sizes = scales | {name: FAVOURED * scales[name]}
+        yield Weighting(_sized(problem, sizes), (None,) * len(problem.experiments), at).holding(
+            problem
+        )
 
 
 def assumed_sizes(problem: Problem, residuals: FloatArray) -> list[str]:
@@ -436,12 +450,15 @@ def iterate_weights(
 
 
 def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
-    """Of the requested change in logarithms, `move`, after a share of the one before."""
+    """Of the requested change in logarithms, `move`, after a share of the one before.
+
+    Changes that grow lead away from where they would stand still: the likelihood is lowest there.
+    """
     if before is None:
         return share
     turn = move - before
     promised = -share * float(before @ turn) / max(float(turn @ turn), TINY)
-    return float(np.clip(promised, *SHARES))
+    return float(np.clip(promised, *SHARES)) if promised > 0 else 1.0
 
 
 def _whose(problem: Problem, fits: Sequence[object]) -> str:
