@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
+from ode import over_time
 from pyomo import dae
 
 
@@ -68,10 +69,7 @@ def abstract(times: Iterable[float]) -> Any:
 
 
 def without_units(times: Iterable[float]) -> Any:
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
-    m.dA = dae.DerivativeVar(m.A)
+    m = over_time(times, "A", k=(0, 5))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
     return m
 
@@ -180,11 +178,7 @@ def mixes_times(m: Any, t: float) -> Any:
 
 def pendulum(times: Iterable[float]) -> Any:
     """x and y on a circle, though the force is known: one equation too many."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.y, m.u, m.v, m.force = (pyo.Var(m.t) for _ in range(5))
-    m.dx, m.dy, m.du, m.dv = (dae.DerivativeVar(s) for s in (m.x, m.y, m.u, m.v))
-    m.g = pyo.Var(bounds=(1, 20))
+    m = over_time(times, "x y u v", "force", g=(1, 20))
     m.to_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u[t])
     m.to_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.v[t])
     m.to_u = pyo.Constraint(m.t, rule=lambda m, t: m.du[t] == -m.force[t] * m.x[t])

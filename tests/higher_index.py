@@ -1,6 +1,7 @@
 """Models of index 2 and 3, written as engineers write them, for tests of index reduction."""
 
 import pyomo.environ as pyo
+from ode import over_time
 from pyomo import dae
 
 
@@ -48,13 +49,13 @@ def reactor(times):
 
 def cooled(times):
     """A stirred tank whose temperature is prescribed; the duty of its jacket follows: index 2."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.k0 = pyo.Var(initialize=0.1, bounds=(0.01, 1.0))
-    m.E = pyo.Var(initialize=3.0, bounds=(0.5, 10.0))
-    m.c, m.T, m.Q = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.setpoint = pyo.Var(m.t)
-    m.dc, m.dT = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.T, wrt=m.t)
+    m = over_time(
+        times,
+        "c T",
+        "Q setpoint",
+        k0={"initialize": 0.1, "bounds": (0.01, 1.0)},
+        E={"initialize": 3.0, "bounds": (0.5, 10.0)},
+    )
     m.rate = pyo.Expression(
         m.t, rule=lambda m, t: m.k0 * pyo.exp(m.E * (1 - 300.0 / m.T[t])) * m.c[t]
     )

@@ -1,4 +1,4 @@
-"""Models of ordinary differential equations, from their right-hand sides alone."""
+"""Models over time for tests: their variables in one line, or all of them by their slopes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -7,6 +7,25 @@ import pyomo.environ as pyo
 from pyomo import dae
 
 Rule = Callable[[Any, Any], Any]
+
+
+def over_time(times: Any, states: str, others: str = "", **unknowns: Any) -> pyo.ConcreteModel:
+    """A model without equations; its time is `t`.
+
+    times     of its ContinuousSet
+    states    names of variables over time that have a derivative: d<name>
+    others    names of variables over time without one
+    unknowns  parameter -> its bounds, or arguments of its `pyo.Var`
+    """
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    for name, given in unknowns.items():
+        setattr(m, name, pyo.Var(**(given if isinstance(given, dict) else {"bounds": given})))
+    for name in (*states.split(), *others.split()):
+        setattr(m, name, pyo.Var(m.t))
+    for state in states.split():
+        setattr(m, f"d{state}", dae.DerivativeVar(getattr(m, state), wrt=m.t))
+    return m
 
 
 def ode(
@@ -25,14 +44,7 @@ def ode(
     """
 
     def build(times: Iterable[float]) -> pyo.ConcreteModel:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        for name, given in unknowns.items():
-            setattr(m, name, pyo.Var(**(given if isinstance(given, dict) else {"bounds": given})))
-        for name in (*slopes, *inputs):
-            setattr(m, name, pyo.Var(m.t))
-        for state in slopes:
-            setattr(m, f"d{state}", dae.DerivativeVar(getattr(m, state), wrt=m.t))
+        m = over_time(times, " ".join(slopes), " ".join(inputs), **unknowns)
         for state, slope in slopes.items():
             rate = pyo.Constraint(
                 m.t, rule=lambda m, t, s=state, f=slope: getattr(m, f"d{s}")[t] == f(m, t)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pyomo.environ as pyo
-from pyomo import dae
+from ode import over_time
 
 import igpe
 
@@ -20,10 +20,7 @@ def one_state(
     """The problem; data: times and measured x; given: further arguments of `igpe.Problem`."""
 
     def build(times: Any) -> pyo.ConcreteModel:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x")
         for name, ends in bounds.items():
             setattr(m, name, pyo.Var(bounds=ends))
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == law(m, m.x[t]))

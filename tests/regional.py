@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
-from pyomo import dae
+from ode import over_time
 from scipy import special
 
 import igpe
@@ -19,11 +19,7 @@ BOUNDS = {"k1": (0.0, 8.0), "k2": (0.0, 8.0)}
 
 def two_decays(times: Any) -> Any:
     """y = exp(-k1 t) + exp(-k2 t): mirror images fit alike."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.a, m.b, m.y = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 8)), pyo.Var(bounds=(0, 8))
+    m = over_time(times, "a b", "y", k1=(0, 8), k2=(0, 8))
     m.one = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k1 * m.a[t])
     m.two = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == -m.k2 * m.b[t])
     m.sum = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.a[t] + m.b[t])
@@ -42,10 +38,7 @@ def second_order(times: Any) -> Any:
 
 def _of_y(times: Any, slope: Any, **bounds: tuple[float, float]) -> Any:
     """One state y; slope: of (model, y); bounds: of the unknowns."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.y = pyo.Var(m.t)
-    m.dy = dae.DerivativeVar(m.y)
+    m = over_time(times, "y")
     for name, ends in bounds.items():
         m.add_component(name, pyo.Var(bounds=ends))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == slope(m, m.y[t]))

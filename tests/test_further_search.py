@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
-from pyomo import dae
+from ode import ode, over_time
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -224,10 +223,7 @@ def test_a_search_from_scattered_starts_is_not_repeated(logarithmic, is_repeated
 
 def lorenz(times):
     """Lorenz (1963): chaotic, so trajectories from most start values forget them."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.y, m.z = (pyo.Var(m.t) for _ in range(3))
-    m.dx, m.dy, m.dz = (dae.DerivativeVar(v) for v in (m.x, m.y, m.z))
+    m = over_time(times, "x y z")
     m.s, m.r, m.b = (pyo.Var(bounds=(0, high)) for high in (50, 100, 20))
     m.go_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.s * (m.y[t] - m.x[t]))
     m.go_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.x[t] * (m.r - m.z[t]) - m.y[t])

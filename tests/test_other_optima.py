@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 
@@ -98,11 +98,7 @@ def _squared(constrained):
     """x' = -a^2 x: a and -a are alike; the constraint holds for both."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.a = pyo.Var(bounds=(-2, 2))
+        m = over_time(times, "x", a=(-2, 2))
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -(m.a**2) * m.x[t])
         if constrained:
             m.tied = pyo.Constraint(expr=m.a + m.x[times[-1]] <= 1.9)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 
 import igpe
@@ -22,11 +22,7 @@ FORMS = {
 
 def problem(form, energy=JOULE, temperature=300.0):
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.k, m.E = pyo.Var(bounds=(0, 1)), pyo.Var(bounds=energy)
+        m = over_time(times, "A", k=(0, 1), E=energy)
         m.T, m.R = pyo.Param(mutable=True, initialize=300.0), pyo.Param(initialize=8.314)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * form(m) * m.A[t])
         return m
@@ -135,10 +131,7 @@ def of_start(given, fix=None, events=()):
     """A decay from A = 2, which the model says by an equation or by a fixed value."""
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 1))
-        m.dA = dae.DerivativeVar(m.A)
+        m = over_time(times, "A", k=(0, 1))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
         if fix is None:
             m.ic = pyo.Constraint(expr=3 * m.A[0] - 1 == 5)
@@ -203,11 +196,8 @@ def test_an_input_that_no_equation_uses_is_named(use):
     """Pyomo takes the number of `m.E0` while the model is built."""
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
+        m = over_time(times, "A", k=(0, 1))
         m.E0 = pyo.Param(mutable=True, initialize=1.0)
-        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 1))
-        m.dA = dae.DerivativeVar(m.A)
         factor = {"equation": m.E0, "value": pyo.value(m.E0)}.get(use, 1.0)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * factor * m.A[t])
         m.twice = pyo.Expression(

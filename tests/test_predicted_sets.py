@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
-from pyomo import dae
+from ode import ode, over_time
 
 import igpe
 from igpe.core.box import Box
@@ -73,10 +72,7 @@ def test_solutions_beyond_the_bounds_are_left_out():
 
 def scaled(times):
     """A feeds two pools that are seen as one weighted sum: they may change places, scaled."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB, m.dC = (dae.DerivativeVar(v) for v in (m.A, m.B, m.C))
+    m = over_time(times, "A B C")
     for name in ("p", "q", "r", "s"):
         m.add_component(name, pyo.Var(bounds=(0.01, 10)))
     m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.A[t])

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 from zoo import ZOO
 
@@ -46,10 +46,8 @@ explosion = ode({"x": lambda m, t: m.k * m.x[t] ** 2}, k=(0, 5))
 
 def drained(times):
     """A tank whose outflow is a root; the other root would fill it again when it is empty."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.h, m.q = pyo.Var(m.t), pyo.Var(m.t, initialize=0.5, bounds=(0, None))
-    m.dh, m.k = dae.DerivativeVar(m.h), pyo.Var(bounds=(0, 5))
+    m = over_time(times, "h", k=(0, 5))
+    m.q = pyo.Var(m.t, initialize=0.5, bounds=(0, None))
     m.orifice = pyo.Constraint(m.t, rule=lambda m, t: m.q[t] ** 2 == m.k**2 * m.h[t])
     m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.dh[t] == -m.q[t])
     return m

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 
 import igpe
@@ -13,10 +14,7 @@ DECAY, FIRST = 0.7, 2.0
 
 
 def decay(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.z, m.k, m.z0 = pyo.Var(m.t), pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
-    m.dz = dae.DerivativeVar(m.z)
+    m = over_time(times, "z", k=(0, 10), z0=(0, 10))
     return m
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -89,18 +90,9 @@ def _until(end: float, n: int = 20) -> tuple[float, ...]:
     return tuple(float(t) for t in np.linspace(end / n, end, n))
 
 
-def _blank(times: Iterable[float]) -> Any:
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    return m
-
-
 def decay(times: Iterable[float]) -> Any:
     """A vanishes."""
-    m = _blank(times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(0, 5))
+    m = over_time(times, "A", k=(0, 5))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
     return m
 
@@ -116,10 +108,7 @@ def demand(times: Iterable[float]) -> Any:
 
 def consecutive(times: Iterable[float]) -> Any:
     """A -> B -> C."""
-    m = _blank(times)
-    m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB, m.dC = (dae.DerivativeVar(x) for x in (m.A, m.B, m.C))
-    m.k1, m.k2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m = over_time(times, "A B C", k1=(0, 10), k2=(0, 10))
     m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
     m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
     m.rate_C = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
@@ -128,10 +117,7 @@ def consecutive(times: Iterable[float]) -> Any:
 
 def reversible(times: Iterable[float]) -> Any:
     """A <-> B."""
-    m = _blank(times)
-    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    m.kf, m.kb = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m = over_time(times, "A B", kf=(0, 10), kb=(0, 10))
     m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.kf * m.A[t] + m.kb * m.B[t])
     m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.kf * m.A[t] - m.kb * m.B[t])
     return m
@@ -139,7 +125,8 @@ def reversible(times: Iterable[float]) -> Any:
 
 def michaelis_menten(times: Iterable[float]) -> Any:
     """S -> P by an enzyme."""
-    m = _blank(times)
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
     m.S, m.P = pyo.Var(m.t, initialize=1.0), pyo.Var(m.t, initialize=0.0)
     m.dS, m.dP = dae.DerivativeVar(m.S), dae.DerivativeVar(m.P)
     m.vmax = pyo.Var(bounds=(0.01, 10), initialize=1.0)
@@ -152,21 +139,19 @@ def michaelis_menten(times: Iterable[float]) -> Any:
 
 def logistic(times: Iterable[float]) -> Any:
     """Growth to the capacity K."""
-    m = _blank(times)
-    m.X = pyo.Var(m.t)
-    m.dX = dae.DerivativeVar(m.X)
-    m.r = pyo.Var(bounds=(0.01, 5), initialize=1.0)
-    m.K = pyo.Var(bounds=(0.5, 50), initialize=1.0)
+    m = over_time(
+        times,
+        "X",
+        r={"bounds": (0.01, 5), "initialize": 1.0},
+        K={"bounds": (0.5, 50), "initialize": 1.0},
+    )
     m.growth = pyo.Constraint(m.t, rule=lambda m, t: m.dX[t] == m.r * m.X[t] * (1 - m.X[t] / m.K))
     return m
 
 
 def lotka_volterra(times: Iterable[float]) -> Any:
     """Prey x and predator y, with all four rates unknown."""
-    m = _blank(times)
-    m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
-    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
-    m.a, m.b, m.c, m.d = (pyo.Var(bounds=(0, 5)) for _ in range(4))
+    m = over_time(times, "x y", a=(0, 5), b=(0, 5), c=(0, 5), d=(0, 5))
     m.prey = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.x[t] * (m.a - m.b * m.y[t]))
     m.predator = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.y[t] * (m.d * m.x[t] - m.c))
     return m
@@ -174,11 +159,8 @@ def lotka_volterra(times: Iterable[float]) -> Any:
 
 def stirred_tank(times: Iterable[float]) -> Any:
     """2 A -> B in a fed tank; one input is a Param, the other a Var."""
-    m = _blank(times)
+    m = over_time(times, "A", "feed", k=(0, 10), volume={"bounds": (0.1, 10), "initialize": 1.0})
     m.flow = pyo.Param(m.t, mutable=True, default=0.0)
-    m.feed, m.A = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k, m.volume = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0.1, 10), initialize=1.0)
     m.exchange = pyo.Expression(m.t, rule=lambda m, t: m.flow[t] * (m.feed[t] - m.A[t]) / m.volume)
     m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.exchange[t] - m.k * m.A[t] ** 2)
     return m
@@ -186,10 +168,7 @@ def stirred_tank(times: Iterable[float]) -> Any:
 
 def fast_equilibrium(times: Iterable[float]) -> Any:
     """A <-> B at equilibrium, B vanishes; A and B are algebraic, and explicit in their total."""
-    m = _blank(times)
-    m.total, m.A, m.B = (pyo.Var(m.t) for _ in range(3))
-    m.dtotal = dae.DerivativeVar(m.total)
-    m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0.01, 10))
+    m = over_time(times, "total", "A B", k=(0, 10), K=(0.01, 10))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dtotal[t] == -m.k * m.B[t])
     m.equilibrium = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == m.K * m.A[t])
     m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] + m.B[t] == m.total[t])
@@ -198,7 +177,8 @@ def fast_equilibrium(times: Iterable[float]) -> Any:
 
 def dimer(times: Iterable[float]) -> Any:
     """2 M <-> D at equilibrium, M vanishes; M is the root of a quadratic equation."""
-    m = _blank(times)
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
     m.total = pyo.Var(m.t, initialize=1.0)
     m.dtotal = dae.DerivativeVar(m.total)
     m.M = pyo.Var(m.t, bounds=(0, None), initialize=0.5)

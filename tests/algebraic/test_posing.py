@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from zoo import ZOO
 
 import igpe
@@ -102,12 +102,8 @@ def switched(slope, **given):
     data = pd.DataFrame({"time": t, "A": np.exp(-np.minimum(t, 1.5))})
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.k = pyo.Var(bounds=(0.1, 10.0))
+        m = over_time(times, "A", k=(0.1, 10.0))
         m.u = pyo.Param(m.t, mutable=True, initialize=0.0)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -slope(m, t) * m.k * m.A[t])
         return m
 

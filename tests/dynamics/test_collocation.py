@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 
 from igpe.core.errors import Unsupported
@@ -42,11 +42,7 @@ def changed(change):
 
 def chain(times):
     """A -> B -> C with B at rate r, algebraic; equations are skipped at the first time."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m = over_time(times, "A B", "r", k1=(0, 10), k2=(0, 10))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.r[t] == m.k1 * m.A[t])
 
     def balance(m, t):

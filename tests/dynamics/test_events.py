@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 
 import igpe
@@ -34,10 +34,7 @@ EVENTS = (
 
 
 def model(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+    m = over_time(times, "A B")
     for name, value in TRUTH.items():
         m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
     m.of_a = pyo.Constraint(
@@ -59,10 +56,8 @@ def posed(events=EVENTS, *, values=None, build=model, sigma=0.02, **given):
 
 def equilibrium(times):
     """Implicit B, which decides a rate, and is in an equation that A switches."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t, bounds=(0, 10))
-    m.dA = dae.DerivativeVar(m.A)
+    m = over_time(times, "A")
+    m.B = pyo.Var(m.t, bounds=(0, 10))
     for name, value in TRUTH.items():
         m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
     m.of_b = pyo.Constraint(
@@ -511,10 +506,7 @@ def test_constraints_beside_events_are_refused_at_once():
     """No method keeps constraints there; one only says where an algebraic variable starts."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.c, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 1))
-        m.dA = dae.DerivativeVar(m.A)
+        m = over_time(times, "A", "c", k=(0, 1))
         m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
         m.content = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] == 2 * m.c[t])
         m.begin = pyo.Constraint(expr=m.c[m.t.first()] == 0.5)
@@ -534,10 +526,8 @@ def test_constraints_beside_events_are_refused_at_once():
 
 def tank(times):
     """Outflow by Torricelli's law, and over a weir; it runs empty after the feed ends."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.F, m.h = pyo.Param(m.t, mutable=True, default=0.0), pyo.Var(m.t)
-    m.dh, m.c, m.w = dae.DerivativeVar(m.h), pyo.Var(bounds=(0.01, 2)), pyo.Var(bounds=(0, 20))
+    m = over_time(times, "h", c=(0.01, 2), w=(0, 20))
+    m.F = pyo.Param(m.t, mutable=True, default=0.0)
 
     @m.Constraint(m.t)
     def law(m, t):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 
 import igpe
@@ -20,10 +21,7 @@ CORE = 1 - np.clip(1 - TIMES / 9, 0, None) ** 3
 
 def _pose(slope, exact, start, bounds, seed=1):
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x")
         for name, limits in bounds.items():
             m.add_component(name, pyo.Var(bounds=limits))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == slope(m, m.x[t]))

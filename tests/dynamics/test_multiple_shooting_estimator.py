@@ -6,7 +6,7 @@ import pandas as pd
 import pendulum
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from zoo import ZOO
 
 from igpe.core.status import Status
@@ -230,10 +230,7 @@ def one_state(slope, **unknowns):
     """A builder of one state A with dA/dt = slope(m, t) and unknowns with bounds."""
 
     def builder(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
+        m = over_time(times, "A")
         for name, bounds in unknowns.items():
             m.add_component(name, pyo.Var(bounds=bounds))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == slope(m, t))

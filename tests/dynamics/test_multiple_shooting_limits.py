@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
 from zoo import ZOO
@@ -306,11 +307,7 @@ def test_times_of_the_model_beside_those_measured():
 
 def test_algebraic_variables_inputs_and_bounds_that_are_unknowns():
     def builder(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.r, m.feed = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.k = pyo.Var(bounds=(0.01, 10))
+        m = over_time(times, "A", "r feed", k=(0.01, 10))
         m.most = pyo.Param(mutable=True, initialize=1.0)
         m.size = pyo.Expression(m.t, rule=lambda m, t: 2 * m.r[t])
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.r[t] == m.k * m.A[t])

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 from zoo import ZOO
 
@@ -245,10 +246,7 @@ def test_a_derivative_that_is_none_where_nothing_moves():
     """sqrt(k B) at B = 0 is 0 / 0 by k."""
 
     def builder(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.k, m.A, m.B = pyo.Var(bounds=(0, 10)), pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB, m.y = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B), pyo.Var(m.t)
+        m = over_time(times, "A B", "y", k=(0, 10))
         m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
         m.growth = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k * m.A[t])
         m.signal = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == pyo.sqrt(m.k * m.B[t]))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 
 import igpe
 
@@ -13,11 +13,8 @@ SEARCHES = "Use igpe.MultipleShooting"
 
 
 def model(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.k = pyo.Var(m.t), pyo.Var(m.t, bounds=(0, 5))
-    m.scale = pyo.Var(bounds=(0.1, 5))
-    m.dx = dae.DerivativeVar(m.x)
+    m = over_time(times, "x", scale=(0.1, 5))
+    m.k = pyo.Var(m.t, bounds=(0, 5))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.scale * m.k[t] * m.x[t])
     return m
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 
 import igpe
@@ -348,10 +349,8 @@ def test_steady_states_are_measured_at_one_time(time):
     """A stirred tank in which A is fed at 2 and decays: A = 2 D / (D + k), a row for each D."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t, m.k = dae.ContinuousSet(initialize=times), pyo.Var(bounds=(0.01, 9))
-        m.A, m.D = pyo.Var(m.t), pyo.Param(m.t, mutable=True, default=1.0)
-        m.dA = dae.DerivativeVar(m.A)
+        m = over_time(times, "A", k=(0.01, 9))
+        m.D = pyo.Param(m.t, mutable=True, default=1.0)
         law = lambda m, t: m.dA[t] == m.D[t] * (2 - m.A[t]) - m.k * m.A[t]  # noqa: E731
         m.law = pyo.Constraint(m.t, rule=law)
         return m

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from pyomo.core.expr import numeric_expr
 
 from igpe.core.errors import ModelError
@@ -28,11 +28,7 @@ def posed(rule=None, experiments=1):
         return m.dx[t] == -rate * jump + pyo.sin(t) - 1e-6 * m.heat[t]
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.T = pyo.Var(m.t), pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(1e-3, 10), initialize=1.0)
+        m = over_time(times, "x", "T", k={"bounds": (1e-3, 10), "initialize": 1.0})
         m.heat = pyo.Expression(m.t, rule=lambda m, t: m.k * m.x[t])
         m.rate = pyo.Constraint(m.t, rule=rule or usual)
         m.begin = pyo.Constraint(expr=m.x[m.t.first()] == 2 * m.k + 1)
@@ -170,9 +166,6 @@ def _given():
 
 
 def decay(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 2))
-    m.dx = dae.DerivativeVar(m.x)
+    m = over_time(times, "x", k=(0, 2))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
     return m

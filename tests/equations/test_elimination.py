@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from scipy.optimize import fsolve
 from zoo import ZOO
 
@@ -92,11 +92,7 @@ def test_a_difference_quotient_is_eliminated_from_what_stays_implicit():
 
 def coupled(times):
     """Two slopes that stand in both equations."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
-    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
-    m.a, m.b = pyo.Var(bounds=(0, 9)), pyo.Var(bounds=(0, 9))
+    m = over_time(times, "x y", a=(0, 9), b=(0, 9))
     m.one = pyo.Constraint(m.t, rule=lambda m, t: m.a * m.dx[t] + m.b * m.dy[t] == -m.x[t])
     m.two = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] - m.y[t] * m.dy[t] == 1 + t)
     return m

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -22,10 +23,7 @@ def one_state(rule, last, *, start=1.0, unknowns=("k",), second=None):
     """dx = rule with an input T = 600, beside y' = second."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.y, m.T = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-        m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
+        m = over_time(times, "x y", "T")
         for name in unknowns:
             m.add_component(name, pyo.Var(bounds=(0, None)))
         m.rate = pyo.Constraint(m.t, rule=rule)
@@ -222,10 +220,7 @@ def test_an_equation_that_is_turned_round_at_some_times_is_the_same():
     """`m.y[t] == m.k * t` at t = 1 is `m.k == m.y[t]` to Python, as m.k is a ScalarVar."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.y, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 5))
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x", "y", k=(0, 5))
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.k * t)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.y[t])
         return m
@@ -254,10 +249,7 @@ def test_a_state_with_a_reference_goes_by_either_name(name):
 
 def test_a_power_of_a_state_that_begins_at_zero_is_integrated():
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.a, m.x, m.k = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(0, 5))
-        m.da, m.dx = dae.DerivativeVar(m.a), dae.DerivativeVar(m.x)
+        m = over_time(times, "a x", k=(0, 5))
         m.feed = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == 0.0011 - m.k * m.a[t])
         rule = lambda m, t: m.dx[t] == 0.03 * m.a[t] - 0.0088 * m.x[t] ** 0.7  # noqa: E731
         m.rate = pyo.Constraint(m.t, rule=rule)
@@ -292,10 +284,7 @@ def test_a_condition_that_changes_at_the_last_measured_time():
 
 def test_equations_in_a_list_are_refused_for_what_they_are():
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x", k=(0, 5))
         m.all = pyo.ConstraintList()
         for t in m.t:
             m.all.add(m.dx[t] == -m.k * m.x[t])
@@ -324,10 +313,7 @@ def _fixed(m):
 @pytest.mark.parametrize("add", [_immutable, _mutable, _fixed])
 def test_numbers_over_time_are_refused_by_name(add):
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x", k=(0, 5))
         add(m)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.feed[t] - m.k * m.x[t])
         return m

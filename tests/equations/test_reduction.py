@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
@@ -345,11 +345,7 @@ def test_an_event_may_change_a_free_state():
 
 def level_tanks(times):
     """Two tanks at one level; the flow between them follows."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.k, m.feed, m.flow = pyo.Var(bounds=(0, 5)), pyo.Var(m.t), pyo.Var(m.t)
-    m.h, m.other = pyo.Var(m.t), pyo.Var(m.t)
-    m.dh, m.dother = dae.DerivativeVar(m.h), dae.DerivativeVar(m.other)
+    m = over_time(times, "h other", "feed flow", k=(0, 5))
     m.first = pyo.Constraint(m.t, rule=lambda m, t: m.dh[t] == m.feed[t] - m.flow[t])
     m.second = pyo.Constraint(m.t, rule=lambda m, t: m.dother[t] == m.flow[t] - m.k * m.other[t])
     m.level = pyo.Constraint(m.t, rule=lambda m, t: m.h[t] == m.other[t])

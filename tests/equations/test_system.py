@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 
 from igpe.equations.compiled import compiled
@@ -21,12 +22,7 @@ from igpe.problem.problem import Problem
 
 def blank(times: Any) -> Any:
     """A with slope dA, parameter k, input feed; no equation yet."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(0, 5))
-    m.feed = pyo.Var(m.t)
+    m = over_time(times, "A", "feed", k=(0, 5))
     return m
 
 

@@ -1,7 +1,7 @@
 """Small models whose best designs are known."""
 
 import pyomo.environ as pyo
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 
 decay = ode({"A": lambda m, t: -m.k * m.A[t]}, k=(0, 10), A0=(0, 10))
@@ -18,26 +18,19 @@ consecutive = ode(
 
 def enzyme(times):
     """Michaelis and Menten's rate at a substrate S that is held; the product P is measured."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.P = pyo.Var(m.t)
-    m.dP = dae.DerivativeVar(m.P)
+    m = over_time(times, "P", Vmax=(0, 100), Km=(0, 100))
     m.S = pyo.Param(mutable=True, default=1.0)
-    m.Vmax, m.Km = pyo.Var(bounds=(0, 100)), pyo.Var(bounds=(0, 100))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dP[t] == m.Vmax * m.S / (m.Km + m.S))
     return m
 
 
 def reactor(times):
     """A fed and heated tank: A -> B with Arrhenius' law; r is implicit where `cubic` is not 0."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t, initialize=0.1, bounds=(0, None))
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+    m = over_time(times, "A B", k=(0, 5), E=(0, 50))
+    m.r = pyo.Var(m.t, initialize=0.1, bounds=(0, None))
     m.feed = pyo.Param(m.t, mutable=True, default=0.0)
     m.T = pyo.Param(m.t, mutable=True, default=350.0)
     m.cubic = pyo.Param(mutable=True, default=0.0)
-    m.k, m.E = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 50))
     m.law = pyo.Constraint(
         m.t,
         rule=lambda m, t: (

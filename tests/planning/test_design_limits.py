@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
-from pyomo import dae
+from ode import ode, over_time
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -28,11 +27,7 @@ FREE = {
 
 def fed(times):
     """A batch with a feed; its volume and its adiabatic temperature are limited."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.V, m.T = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dV = dae.DerivativeVar(m.A), dae.DerivativeVar(m.V)
-    m.k, m.E = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0, 50))
+    m = over_time(times, "A V", "T", k=(0.01, 10), E=(0, 50))
     m.feed = pyo.Param(m.t, mutable=True, default=0.0)
     m.Tin = pyo.Param(m.t, mutable=True, default=350.0)
 

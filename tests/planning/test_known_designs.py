@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 
 import igpe
 
@@ -122,10 +122,8 @@ def test_the_roundest_ellipsoid_beside_measurements_is_found():
     """A grid of S0 and E finds 55.5 at (7.6, 2.0); searches from equal shares ended at 75.4."""
 
     def inhibited(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.S, m.E = pyo.Var(m.t), pyo.Param(initialize=1.0, mutable=True)
-        m.dS = dae.DerivativeVar(m.S)
+        m = over_time(times, "S")
+        m.E = pyo.Param(initialize=1.0, mutable=True)
         m.vm, m.Km, m.Ki = (pyo.Var(bounds=b) for b in ((0.1, 20), (0.01, 20), (0.05, 50)))
         m.rate = pyo.Constraint(
             m.t,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from test_design_limits import P, paid, random_rules
 
 import igpe
@@ -22,11 +22,7 @@ def chain(limit):
     """A to B to C, with one more constraint."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB, m.dC = (dae.DerivativeVar(x) for x in (m.A, m.B, m.C))
-        m.k1, m.k2 = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0.01, 10))
+        m = over_time(times, "A B C", k1=(0.01, 10), k2=(0.01, 10))
         m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
         m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
         m.c = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])

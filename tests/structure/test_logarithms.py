@@ -4,7 +4,7 @@ import casadi as ca
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 
 import igpe
 from igpe.equations.symbols import without_logarithm
@@ -14,10 +14,7 @@ EVENT = igpe.Event(at=23.0, set={"P": lambda m, t: 0.9 * m.P[t]})
 
 def model(times):
     """P is made from m, which decays; the logarithm of P is measured."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.m, m.P = pyo.Var(m.t), pyo.Var(m.t)
-    m.dm, m.dP = dae.DerivativeVar(m.m), dae.DerivativeVar(m.P)
+    m = over_time(times, "m P")
     for name, bounds in {"made": (0.01, 100), "lost": (1e-3, 1), "decay": (0.01, 10)}.items():
         m.add_component(name, pyo.Var(bounds=bounds))
     m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dm[t] == 0.5 - m.decay * m.m[t])

@@ -10,7 +10,7 @@ import pyomo.environ as pyo
 import pytest
 import sympy
 from known_models import CASES, PULSE, TIMES, Known, checked
-from pyomo import dae
+from ode import over_time
 
 import igpe
 from igpe.structure.identifiability import Identifiable
@@ -358,11 +358,7 @@ def test_a_substitution_that_would_last_for_minutes_is_too_long():
 
 def test_a_start_that_is_a_root_of_unknowns():
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.a, m.k = pyo.Var(bounds=(0.1, 9.0)), pyo.Var(bounds=(0.1, 9.0))
+        m = over_time(times, "x", a=(0.1, 9.0), k=(0.1, 9.0))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] ** 2)
         m.begin = pyo.Constraint(expr=m.x[m.t.first()] == (pyo.sqrt(m.a**2 + 4 * m.k) - m.a) / 2)
         return m

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from ode import over_time
 from pyomo import dae
 
 from igpe.problem.experiment import Experiment
@@ -117,11 +118,7 @@ def test_predicted_slope_is_the_number_computed_by_hand():
 
 def conserved(times):
     """A + B -> C, where C follows from the conserved total; B has a slope of its own."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B, m.C, m.D = (pyo.Var(m.t) for _ in range(4))
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m = over_time(times, "A B", "C D", k=(0, 10), K=(0, 10))
     m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] * m.B[t])
     m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == -2 * m.k * m.A[t] * m.B[t])
     m.total = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] + m.B[t] + m.C[t] == 2)
@@ -158,11 +155,7 @@ def test_redundant_equation_is_named():
 )  # fmt: skip
 def test_an_equation_with_unknowns_is_never_called_redundant(measured, sentence):
     def law(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.D, m.E = (pyo.Var(m.t) for _ in range(3))
-        m.dA = dae.DerivativeVar(m.A)
-        m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+        m = over_time(times, "A", "D E", k=(0, 10), K=(0, 10))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.D[t] == m.K * m.A[t])
         m.twice = pyo.Constraint(m.t, rule=lambda m, t: m.E[t] == 2 * m.D[t])
@@ -176,11 +169,7 @@ def test_an_equation_with_unknowns_is_never_called_redundant(measured, sentence)
 
 def cubic(times):
     """M vanishes; it is the root of a cubic equation."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.total, m.M = pyo.Var(m.t), pyo.Var(m.t)
-    m.dtotal = dae.DerivativeVar(m.total)
-    m.k, m.K = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m = over_time(times, "total", "M", k=(0, 10), K=(0, 10))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dtotal[t] == -m.k * m.M[t])
     m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.total[t] == m.M[t] + m.K * m.M[t] ** 3)
     return m
@@ -220,11 +209,8 @@ def test_no_further_measurement_is_named_where_algebra_gives_the_unknown_already
     """An unknown of an algebraic equation alone, and a measured function of its variable."""
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.H = pyo.Var(m.t), pyo.Var(m.t, bounds=(1e-9, 1), initialize=0.1)
-        m.dA = dae.DerivativeVar(m.A)
-        m.k, m.K = pyo.Var(bounds=(0.01, 5)), pyo.Var(bounds=(1e-4, 1))
+        m = over_time(times, "A", k=(0.01, 5), K=(1e-4, 1))
+        m.H = pyo.Var(m.t, bounds=(1e-9, 1), initialize=0.1)
         m.pH = pyo.Expression(m.t, rule=lambda m, t: -pyo.log10(m.H[t]))
         m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] * m.H[t])
         m.charge = pyo.Constraint(

@@ -12,7 +12,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay, decay_data
-from pyomo import dae
+from ode import over_time
 from scipy import stats
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq, least_squares, minimize_scalar
@@ -353,11 +353,7 @@ def oscillator():
     """Higgins and Selkov: v0 and k2 stretch the valley, which period times time makes narrow."""
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.S, m.P = pyo.Var(m.t), pyo.Var(m.t)
-        m.dS, m.dP = dae.DerivativeVar(m.S), dae.DerivativeVar(m.P)
-        m.v0, m.k1, m.k2 = pyo.Var(bounds=(0.01, 100)), pyo.Var(bounds=(1e-3, 100)), pyo.Var()
+        m = over_time(times, "S P", v0=(0.01, 100), k1=(1e-3, 100), k2=(None, None))
         m.k2.setlb(0.01)
         m.k2.setub(100)
         m.s = pyo.Constraint(m.t, rule=lambda m, t: m.dS[t] == m.v0 - m.k1 * m.S[t] * m.P[t] ** 2)

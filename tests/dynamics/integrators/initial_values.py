@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 
 from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.integrators.lock_step import LockStep
@@ -36,11 +36,8 @@ def one_state(rule, *, start=1.0, inputs=None, times=(0.0, 1.0, 2.0)):
     """A problem with the state x, parameter k, input u."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.u = pyo.Var(m.t), pyo.Param(m.t, mutable=True, default=0.0)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(0, 5))
+        m = over_time(times, "x", k=(0, 5))
+        m.u = pyo.Param(m.t, mutable=True, default=0.0)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == rule(m, t))
         return m
 
@@ -53,11 +50,7 @@ def robertson():
     """Robertson's stiff kinetics, with its conservation as an explicit algebraic equation."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.a, m.b, m.c = (pyo.Var(m.t) for _ in range(3))
-        m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
-        m.k = pyo.Var(bounds=(0.001, 1))
+        m = over_time(times, "a b", "c", k=(0.001, 1))
         m.gain = pyo.Expression(m.t, rule=lambda m, t: m.k * m.a[t] - 1e4 * m.b[t] * m.c[t])
         m.rate_a = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.gain[t])
         m.rate_b = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == m.gain[t] - 3e7 * m.b[t] ** 2)

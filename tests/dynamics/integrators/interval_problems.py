@@ -10,7 +10,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import needs_compiler, one_state, posed
-from pyomo import dae
+from ode import over_time
 from zoo import ZOO
 
 from igpe.dynamics.integrators.automatic import Automatic
@@ -86,12 +86,8 @@ def fed(*, start=1.0):
     """x' = u - k x^2, y = u x, where u jumps inside an interval, at a node and at a time."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.y = pyo.Var(m.t), pyo.Var(m.t)
+        m = over_time(times, "x", "y", k=(0, 5))
         m.u = pyo.Param(m.t, mutable=True, default=0.0)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(0, 5))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u[t] - m.k * m.x[t] ** 2)
         m.flow = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.u[t] * m.x[t])
         return m

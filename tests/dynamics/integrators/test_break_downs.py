@@ -8,7 +8,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, robertson, simulation
-from pyomo import dae
+from ode import over_time
 from zoo import ZOO
 
 import igpe
@@ -325,11 +325,8 @@ def test_a_finite_escape_with_implicit_variables(method):
     """x' = k z^2, z^3 + z = x^3 + x: z = x = 1 / (1 - k t)."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.z = pyo.Var(m.t), pyo.Var(m.t, initialize=1.0)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(0, 5))
+        m = over_time(times, "x", k=(0, 5))
+        m.z = pyo.Var(m.t, initialize=1.0)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * m.z[t] ** 2)
         m.same = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] ** 3 + m.z[t] == m.x[t] ** 3 + m.x[t])
         return m
@@ -363,10 +360,8 @@ def test_a_break_down_before_the_first_output_reaches_only_the_start(method):
 
 def titrated(times):
     """A base is neutralised; its pH starts at 13, above the bound of the model."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.base, m.pH, m.k = pyo.Var(m.t), pyo.Var(m.t, bounds=(1, 12)), pyo.Var(bounds=(0, 9))
-    m.dbase = dae.DerivativeVar(m.base)
+    m = over_time(times, "base", k=(0, 9))
+    m.pH = pyo.Var(m.t, bounds=(1, 12))
     m.used = pyo.Constraint(m.t, rule=lambda m, t: m.dbase[t] == -m.k)
     m.charge = pyo.Constraint(
         m.t, rule=lambda m, t: m.base[t] + 10 ** -m.pH[t] == 10 ** (m.pH[t] - 14)

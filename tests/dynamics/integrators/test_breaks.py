@@ -7,8 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import needs_compiler
-from ode import ode
-from pyomo import dae
+from ode import ode, over_time
 
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
@@ -49,10 +48,8 @@ CASES = {
 
 
 def model(times, *, on=True):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.V, m.u = pyo.Var(m.t), pyo.Var(m.t), pyo.Param(m.t, mutable=True, initialize=0.0)
-    m.dA, m.dV = dae.DerivativeVar(m.A), dae.DerivativeVar(m.V)
+    m = over_time(times, "A V")
+    m.u = pyo.Param(m.t, mutable=True, initialize=0.0)
     for name, value in VALUES.items():
         m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
     rate = (lambda m, t: pyo.Expr_if(t >= m.on, m.k, 0.2)) if on else (lambda m, t: m.k)

@@ -5,7 +5,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, simulation
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 from scipy.optimize import brentq
 
@@ -101,10 +101,7 @@ def driven(lower, upper):
     """x' = a (1 - x) + b sin(7 t): dx/db does not depend on b."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.a, m.b = pyo.Var(m.t), pyo.Var(), pyo.Var()
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x", a=(None, None), b=(None, None))
         rule = lambda m, t: m.dx[t] == m.a * (1 - m.x[t]) + m.b * pyo.sin(7 * t)  # noqa: E731
         m.rate = pyo.Constraint(m.t, rule=rule)
         return m

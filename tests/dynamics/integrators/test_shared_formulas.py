@@ -5,7 +5,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import needs_compiler
-from pyomo.dae import ContinuousSet, DerivativeVar
+from ode import over_time
 
 import igpe
 from igpe.dynamics.integrators.runge_kutta import RungeKuttaIntervals
@@ -19,12 +19,12 @@ def reactor(extra):
     """A decays, a drug takes B away; `extra` is added to what B gains."""
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = ContinuousSet(initialize=times)
-        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB = DerivativeVar(m.A), DerivativeVar(m.B)
-        m.k = pyo.Var(bounds=(0.01, 10), initialize=0.8)
-        m.d = pyo.Var(bounds=(0.01, 10), initialize=0.3)
+        m = over_time(
+            times,
+            "A B",
+            k={"bounds": (0.01, 10), "initialize": 0.8},
+            d={"bounds": (0.01, 10), "initialize": 0.3},
+        )
         m.drug = pyo.Param(m.t, mutable=True, initialize=0.0)
         m.n = pyo.Param(m.t, mutable=True, initialize=1.0)
         m.rate_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])

@@ -5,6 +5,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import simulation
+from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
 from zoo import ZOO
@@ -28,11 +29,8 @@ def branches(bounds, initial, *, size=1.0, times=(0.0, 0.5, 1.5)):
     """dx = k z, z^2 = x size: z has two branches; on the lower sqrt(x) falls linearly."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.z = pyo.Var(m.t), pyo.Var(m.t, bounds=bounds, initialize=initial)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(bounds=(0, 5))
+        m = over_time(times, "x", k=(0, 5))
+        m.z = pyo.Var(m.t, bounds=bounds, initialize=initial)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * m.z[t])
         m.root = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] ** 2 == m.x[t] * size)
         return m

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+from ode import over_time
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 import igpe
@@ -12,14 +13,15 @@ TIMES = np.array([0, 0.5, 1, 2, 3, 4, 5.0])
 
 def model(times, experiment):
     """Two states, an algebraic variable, conditions on time, an unknown time and a state."""
-    m = pyo.ConcreteModel()
-    m.t = ContinuousSet(initialize=times)
+    m = over_time(
+        times,
+        "A B",
+        "r",
+        lag={"bounds": (0.1, 3), "initialize": 1.13},
+        s0={"bounds": (0.01, 1), "initialize": 0.1},
+    )
     m.k = pyo.Var(pyo.RangeSet(2), bounds=(0.01, 5), initialize=0.7)
-    m.lag = pyo.Var(bounds=(0.1, 3), initialize=1.13)
-    m.s0 = pyo.Var(bounds=(0.01, 1), initialize=0.1)
-    m.A, m.B, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
     m.T, m.feed = pyo.Var(m.t, initialize=1.0), pyo.Var(m.t, initialize=0.0)
-    m.dA, m.dB = DerivativeVar(m.A, wrt=m.t), DerivativeVar(m.B, wrt=m.t)
     power = 2 if experiment.name == "squared" else 1.5
     m.rate = pyo.Constraint(
         m.t, rule=lambda m, t: m.r[t] == m.k[1] * m.A[t] ** power * pyo.exp(-0.1 / m.T[t])

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from test_priors_and_tables import tank
 from test_verify import OBJECTIVE, certificate
 
@@ -162,11 +162,7 @@ class TestForged:
 
 def _made(times: Iterable[float]) -> Any:
     """Functions, a slope with a factor, algebraic variables, an output and a start to compute."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.a, m.b, m.y, m.rate, m.u = (pyo.Var(m.t) for _ in range(5))
-    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
-    m.k, m.w = pyo.Var(bounds=(0.2, 2.0)), pyo.Var(bounds=(0.5, 3.0))
+    m = over_time(times, "a b", "y rate u", k=(0.2, 2.0), w=(0.5, 3.0))
     m.size = pyo.Param(initialize=1.7, mutable=True)
     m.one = pyo.Constraint(
         m.t, rule=lambda m, t: m.size * m.da[t] + m.rate[t] - m.u[t] == -0.1 * m.k * m.da[t]
@@ -289,11 +285,8 @@ def test_a_start_condition_has_the_experiments_input() -> None:
     """The model's own number is 1."""
 
     def model(times: Iterable[float]) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 1))
+        m = over_time(times, "A", k=(0, 1))
         m.A0 = pyo.Param(mutable=True, initialize=1.0)
-        m.dA = dae.DerivativeVar(m.A)
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
         m.start = pyo.Constraint(expr=m.A[m.t.first()] == m.A0)
         return m

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 
 import igpe
 from igpe.proofs.checker.confirm import value_at
@@ -56,11 +56,7 @@ def problem(case: str) -> igpe.Problem:
     rule, start, table, _ = CASES[case]
 
     def build(times: object) -> pyo.ConcreteModel:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = pyo.Var(m.t)
-        m.dx = dae.DerivativeVar(m.x)
-        m.k = pyo.Var(initialize=1.0)
+        m = over_time(times, "x", k={"initialize": 1.0})
         if table is not None:
             m.u = pyo.Var(m.t)
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == rule(m, t))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 from evaluated import Evaluated
-from pyomo import dae
+from ode import over_time
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -66,12 +66,7 @@ def _run(
 
 def _everything(times: Iterable[float]) -> Any:
     """A made-up model with all functions, an input, time itself and an algebraic variable."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.a, m.b, m.y = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-    m.u = pyo.Var(m.t)
-    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
-    m.k, m.w = pyo.Var(bounds=(0.2, 2.0)), pyo.Var(bounds=(0.5, 3.0))
+    m = over_time(times, "a b", "y u", k=(0.2, 2.0), w=(0.5, 3.0))
     m.one = pyo.Constraint(
         m.t, rule=lambda m, t: m.da[t] == -m.k * pyo.exp(-m.b[t]) * m.a[t] / (0.5 + m.a[t]) + m.u[t]
     )

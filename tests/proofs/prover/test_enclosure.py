@@ -12,6 +12,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from cases import Integrated, everything
+from ode import over_time
 from pyomo import dae
 from repeated import statistical
 from trust.optima import sulfisoxazole
@@ -108,12 +109,7 @@ def expressions() -> igpe.Problem:
     """A fast state that follows a slow one; combinations of the two are measured."""
 
     def model(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.fast, m.slow = pyo.Var(bounds=(50.0, 2000.0)), pyo.Var(bounds=(0.1, 1.0))
-        m.scale = pyo.Var(bounds=(0.5, 2.0))
-        m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m = over_time(times, "A B", fast=(50.0, 2000.0), slow=(0.1, 1.0), scale=(0.5, 2.0))
         m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.fast * (0.3 * m.B[t] - m.A[t]))
         m.of_b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == -m.slow * m.B[t])
         m.both = pyo.Expression(m.t, rule=lambda m, t: m.scale * (m.A[t] + 2 * m.B[t]))
