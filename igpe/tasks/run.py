@@ -1,8 +1,8 @@
 """Run many items: a bounded number in flight, each finished one kept at once in an SQLite file.
 
 Executors of every kind have one interface: worker processes of our own, or the user's. Both pools
-have `submit`, which takes an item and returns a future of its outcome (it raises ProblemError if no
-more work is taken); `ahead`, how many tasks keep it busy; `stranded`, whether all that is in
+have `submit`, which takes items and returns a future of their outcomes (it raises ProblemError if
+no more work is taken); `ahead`, how many tasks keep it busy; `stranded`, whether all that is in
 flight must be submitted again because who had it is gone (reported once); and `close`, which ends
 what is our own.
 """
@@ -13,7 +13,7 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -26,6 +26,7 @@ from concurrent.futures import (
 from concurrent.futures import ThreadPoolExecutor as Threads
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -37,7 +38,6 @@ from igpe.core.files import read_json
 from igpe.core.json_form import plain
 from igpe.core.status import Status
 from igpe.tasks.workers import (
-    RETRIES,
     Item,
     ItemOutcome,
     NotReady,
@@ -77,15 +77,17 @@ GONE = (
 class _OwnPool:
     """Processes of our own: what is stuck is ended, what dies is replaced."""
 
-    def __init__(self, count: int, timeout: float | None) -> None:
-        self._threads, self._count, self._timeout = Threads(count), count, timeout
+    def __init__(self, count: int, timeout: float | None, retries: int) -> None:
+        self._threads, self._count = Threads(count), count
         self._workers = WorkerPool()
+        self._limits = timeout, retries
 
     def submit(
-        self, packed: Packed, item: Item, attempt: int, *, local: bool = False
-    ) -> Future[ItemOutcome]:
-        """Submit an item."""
-        return self._threads.submit(self._workers.done, packed, item, self._timeout)
+        self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
+    ) -> Future[list[ItemOutcome]]:
+        """Submit items as one task."""
+        each = partial(self._workers.done, packed, timeout=self._limits[0], retries=self._limits[1])
+        return self._threads.submit(lambda: [each(item) for item in items])
 
     def stranded(self) -> bool:
         """Return False: no task gets lost."""
@@ -107,24 +109,27 @@ class _LentPool:
     A cluster without workers is replaced by processes of this machine, for as long as that lasts.
     """
 
-    def __init__(self, executor: Executor, timeout: float | None, report: Report) -> None:
-        self._executor, self._timeout, self._report = executor, timeout, report
+    def __init__(
+        self, executor: Executor, timeout: float | None, retries: int, report: Report
+    ) -> None:
+        self._executor, self._report = executor, report
         self._replacement: ProcessPoolExecutor | None = None
+        self._limits = timeout, retries
         self._size, self._counted, self._alive = 0, -np.inf, time.monotonic()
         self._is_empty = self._is_reported = False
 
     def submit(
-        self, packed: Packed, item: Item, attempt: int, *, local: bool = False
-    ) -> Future[ItemOutcome]:
-        """Submit an item.
+        self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
+    ) -> Future[list[ItemOutcome]]:
+        """Submit items as one task.
 
         local  whether to use a process of this machine, as the executor's cannot do it
         """
         if local and "_local" not in self.__dict__:
             self._report(NOT_READY)
         if local or self._is_empty:
-            return self._local.submit(packed, item, attempt)
-        task = partial(perform, packed, item, self._timeout, attempt)
+            return self._local.submit(packed, items, attempt)
+        task = partial(perform, packed, tuple(items), *self._limits, attempt)
         pool = self._executor
         try:
             return (self._replacement or pool).submit(task)
@@ -173,20 +178,22 @@ class _LentPool:
 
     @cached_property
     def _local(self) -> _OwnPool:
-        return _OwnPool(_processors(), self._timeout)
+        return _OwnPool(_processors(), *self._limits)
 
 
 Pool: TypeAlias = _OwnPool | _LentPool
 
 
-def _pool_of(workers: Executor | int, timeout: float | None, report: Report) -> Pool:
+def _pool_of(
+    workers: Executor | int, timeout: float | None, retries: int, report: Report = LOG.warning
+) -> Pool:
     """Return the pool for what a user gives as `executor`.
 
     report  called when work goes elsewhere
     raises ProblemError for what is no executor
     """
     if is_count(workers) and workers:
-        return _OwnPool(int(workers), timeout)  # type: ignore[arg-type]
+        return _OwnPool(int(workers), timeout, retries)  # type: ignore[arg-type]
     executor: Any = workers
     if hasattr(executor, "get_executor"):  # dask's client
         executor = executor.get_executor()
@@ -196,7 +203,7 @@ def _pool_of(workers: Executor | int, timeout: float | None, report: Report) -> 
             f"(executor={os.cpu_count()}), an executor of concurrent.futures, or "
             "dask_client.get_executor()."
         )
-    return _LentPool(executor, timeout, report)
+    return _LentPool(executor, timeout, retries, report)
 
 
 def _size(executor: Any) -> int:
@@ -316,6 +323,7 @@ class Store:
             ) from error
 
 
+RETRIES = 3  # of an item whose worker died
 AT_ONCE = 100  # outcomes read from the store before they are passed on
 STORE = or_none(instance_of(str, Path))._replace(expected="the path of a file, or None")
 EXECUTOR = Rule(lambda v: not is_count(v) or v != 0, "one or more processes, or None")
@@ -328,12 +336,14 @@ class Backend(Checked):
     executor  None: here; a number: so many processes of our own; or an executor
     store     file in which finished items are kept, and not done again
     timeout   s for each item; what takes longer is ended and recorded
+    chunk     items of one task of an executor
     report    called when work goes elsewhere than to the executor; by default a warning is logged
     """
 
     executor: Annotated[Workers, EXECUTOR] = None
     store: Annotated[str | Path | None, STORE] = None
     timeout: PositiveOrNone = None
+    chunk: int = 1
     report: Report = LOG.warning
 
 
@@ -389,8 +399,8 @@ def _portions(
             yield [] if item is None or function is None else [done(function, item)]
         return
     workers = 1 if backend.executor is None else backend.executor
-    pool = _pool_of(workers, backend.timeout, backend.report)
-    flight = _Flight(work, todo, pool)
+    pool = _pool_of(workers, backend.timeout, RETRIES, backend.report)
+    flight = _Flight(work, todo, pool, backend.chunk)
     try:
         while flight.more or flight.flying or flight.suspects:
             yield flight.next()
@@ -401,12 +411,12 @@ def _portions(
 
 
 class _Task(NamedTuple):
-    """An item on its way.
+    """Items on their way; after the first attempt alone, so that a worker's death is theirs.
 
-    not_ready  whether a worker could not make the work ready for it
+    not_ready  whether a worker could not make the work ready for them
     """
 
-    item: Item
+    items: Sequence[Item]
     attempt: int = 0
     not_ready: bool = False
 
@@ -422,7 +432,8 @@ class _Flight:
     work: Work
     todo: Iterator[Item | None]
     pool: Pool
-    flying: dict[Future[ItemOutcome], _Task] = field(default_factory=dict)
+    chunk: int
+    flying: dict[Future[list[ItemOutcome]], _Task] = field(default_factory=dict)
     suspects: deque[_Task] = field(default_factory=deque)
     more: bool = True
     landed: bool = False
@@ -434,14 +445,12 @@ class _Flight:
         """
         doubtful = bool(self.suspects) and not self.landed
         while self.more and not doubtful and len(self.flying) < self.pool.ahead():
-            try:
-                item = next(self.todo)
-            except StopIteration:
-                self.more = False
-                break
-            if item is None:
+            portion = list(islice(self.todo, self.chunk))
+            self.more = len(portion) == self.chunk
+            if items := [item for item in portion if item is not None]:
+                self._send(_Task(items))
+            if None in portion:
                 return []
-            self._send(_Task(item))
         if not self.flying and self.suspects:
             self._send(self.suspects.popleft())
         return self._landed() if self.flying else []
@@ -451,7 +460,7 @@ class _Flight:
         return pack(self.work)
 
     def _send(self, task: _Task) -> None:
-        future = self.pool.submit(self._packed, task.item, task.attempt, local=task.not_ready)
+        future = self.pool.submit(self._packed, task.items, task.attempt, local=task.not_ready)
         self.flying[future] = task
 
     def _landed(self) -> list[ItemOutcome]:
@@ -467,7 +476,7 @@ class _Flight:
             task = self.flying.pop(future)
             error = CancelledError() if future.cancelled() else future.exception()
             if error is None:
-                known.append(future.result())
+                known += future.result()
                 self.landed = True
             elif isinstance(error, IgpeError):
                 raise error
@@ -476,10 +485,10 @@ class _Flight:
         return known
 
     def _failed(self, task: _Task, error: BaseException) -> list[ItemOutcome]:
-        """The item again, until it is to blame often enough."""
+        """Each item again, until it is to blame often enough."""
         not_ready = isinstance(error, NotReady)
         if task.attempt < RETRIES and not (not_ready and task.not_ready):
-            self.suspects.append(_Task(task.item, task.attempt + 1, not_ready))
+            self.suspects += [_Task([i], task.attempt + 1, not_ready) for i in task.items]
             return []
         if not self.landed:
             if not_ready:
@@ -491,4 +500,4 @@ class _Flight:
             ) from error
         status = Status.RAISED if not_ready else Status.WORKER_DIED
         reason = str(error.args[0]) if not_ready else f"{type(error).__name__}: {error}"
-        return [ItemOutcome(task.item.key, status, {}, 0.0, reason)]
+        return [ItemOutcome(item.key, status, {}, 0.0, reason) for item in task.items]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
@@ -158,7 +158,6 @@ START = (
 )
 THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
-RETRIES = 3  # of an item whose worker died
 STARTS = 10  # of an item whose workers die before they are ready
 UNREADY = (
     f"{STARTS} consecutive processes died while they prepared the problem (out of memory, or a "
@@ -313,14 +312,14 @@ class WorkerPool:
         self._all: set[Worker] = set()
         self._closed = False
 
-    def done(self, packed: Packed, item: Item, timeout: float | None) -> ItemOutcome:
-        """Let a worker do the item; another one if it dies, `RETRIES` times.
+    def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> ItemOutcome:
+        """Let a worker do the item; another one if it dies, `retries` times.
 
         raises NotReady if the work cannot be made ready; IgpeError if the item raises one
         """
         died = unready = 0
         start = time.perf_counter()
-        while died <= RETRIES:
+        while died <= retries:
             try:
                 with self._worker() as worker:
                     return worker.done(packed, item, timeout)
@@ -370,19 +369,23 @@ _pool = WorkerPool()
 atexit.register(_pool.close)
 
 
-def perform(packed: Packed, item: Item, timeout: float | None, attempt: int) -> ItemOutcome:
-    """Do an item in a worker of the user's executor.
+def perform(
+    packed: Packed, items: Sequence[Item], timeout: float | None, retries: int, attempt: int
+) -> list[ItemOutcome]:
+    """Do items in a worker of the user's executor.
 
-    With a time-out it is done in a process that can be ended. So is what a second thread of this
-    process does at the same time: models are neither built nor integrated by two threads.
+    With a time-out every item is done in a process that can be ended. So is what a second thread
+    of this process does at the same time: models are neither built nor integrated by two threads.
 
-    timeout  s
-    attempt  how often the item was submitted before; it makes each submission another one
-    raises   NotReady if the work cannot be made ready; IgpeError if the item raised one
+    timeout  s for each item
+    retries  of an item whose process dies
+    attempt  how often these items were submitted before; it makes each submission another one
+    raises   NotReady if the work cannot be made ready; IgpeError if an item raised one
     """
     if timeout is None and _alone.acquire(blocking=False):
         try:
-            return done(function_of(packed), item)
+            function = function_of(packed)
+            return [done(function, item) for item in items]
         finally:
             _alone.release()
-    return _pool.done(packed, item, timeout)
+    return [_pool.done(packed, item, timeout, retries) for item in items]

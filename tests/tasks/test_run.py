@@ -46,9 +46,10 @@ def doubled(found, but=()):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYWHERE)
-def test_every_item_comes_back_once_and_is_made_ready_once_a_process(name, opened, tmp_path):
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_every_item_comes_back_once_and_is_made_ready_once_a_process(name, chunk, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path), 50, Backend(executor))
+        found = outcomes(work(tmp_path), 50, Backend(executor, chunk=chunk))
     assert doubled(found)
     assert sorted(map(int, begun(tmp_path))) == list(range(50))
     made = (tmp_path / "made").read_text().split()
@@ -80,7 +81,7 @@ def test_an_item_whose_process_was_killed_is_done_by_another(name, opened, tmp_p
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_an_item_that_kills_every_process_is_recorded(name, opened, tmp_path):
     with opened(name) as executor:
-        found = outcomes(work(tmp_path, "die"), 8, Backend(executor))
+        found = outcomes(work(tmp_path, "die"), 8, Backend(executor, chunk=2))
     assert doubled(found, but=3)
     assert found[3].status is Status.WORKER_DIED
     assert found[3].message
@@ -117,8 +118,8 @@ def test_only_so_many_items_are_on_their_way(tmp_path):
             yield item
 
     with ThreadPoolExecutor(2) as executor:
-        for done, _ in enumerate(run(work(tmp_path), given(), Backend(executor))):
-            assert len(taken) <= done + 1 + 2 * 4 * 2
+        for done, _ in enumerate(run(work(tmp_path), given(), Backend(executor, chunk=3))):
+            assert len(taken) <= done + 1 + 3 * 2 * 4 * 2
     assert len(taken) == 300
 
 
@@ -353,5 +354,5 @@ def test_what_makes_no_sense_is_refused(given, error, says, tmp_path):
 
 def test_nothing_to_do_is_done_at_once(tmp_path):
     assert list(run(work(tmp_path), iter([]), Backend(2))) == []
-    only = list(run(work(tmp_path), [Item("3", 3)], Backend(2)))
+    only = list(run(work(tmp_path), [Item("3", 3)], Backend(2, chunk=5)))
     assert [one.row for one in only] == [{"number": 6}]
