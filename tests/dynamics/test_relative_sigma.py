@@ -351,7 +351,7 @@ def test_weights_leave_the_minimum_of_the_likelihood():
     assert min(abs(fit.parameters["k"] - k) for k in (1.0, 2.0)) < 0.01
 
 
-@pytest.mark.parametrize("name, premise", [("b", True), (None, False)])
+@pytest.mark.parametrize(("name", "premise"), [("b", True), (None, False)])
 def test_the_headline_of_a_proof_names_estimated_weights(name, premise):
     data = table(1) if name else table(1).drop(columns="b")
     result = igpe.estimate(problem(data), certify=True)

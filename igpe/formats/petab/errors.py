@@ -37,11 +37,14 @@ from igpe.formats.petab.formulas import named, petab_config
 from igpe.formats.petab.printing import Ids
 from igpe.formats.petab.read import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
+from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.problem import Problem
 
-STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared
+STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared,
+SHARP = 0.05  # at most this share of the parameter's error while all others are held
 SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
 FLAT = 1e-7  # curvature along a direction, all parameters of one size, that is rounding
+SADDLE = -1e-4  # relative curvature below which the estimate is no minimum along a direction
 PART = 1e-3  # of a flat direction: a smaller squared component of a parameter is rounding
 
 
@@ -126,8 +129,9 @@ def petab_errors(
     returns     one row for each unknown, indexed by `parameterId`. The columns are `estimate` and
                 `standard_error` (of the parameter itself), `scale` (lin, log or log10),
                 `error_on_scale`, `lower` and `upper` (of the parameter itself), and `remark`. The
-                errors of an unknown are NaN if the unknown is on a bound, and infinite if the
-                measurements do not determine it within its bounds
+                errors of an unknown are NaN if the unknown is on a bound or if the estimate is no
+                minimum along it, and infinite if the measurements do not determine it within its
+                bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
                 model cannot be integrated at the estimate or near it
     """
@@ -140,13 +144,16 @@ def petab_errors(
     scale, x = _Scale(np.array([LOGARITHMS.get(n, 0.0) for n in names])), box.vector(values)
     width = scale.there(box.upper) - scale.there(box.lower)
     prepared = method.prepare(problem)
-    held = on_bounds(x, prepared.residuals(x), box)
+    at = _evaluated(prepared, x)
+    held = on_bounds(x, at, box)
     finite_width = np.where(np.isfinite(width), width, 1.0)
     sizes = np.where(scale.log, 1 / scale.unit, np.maximum(np.abs(x), SMALL * finite_width))
-    information = _information(prepared, scale, x, STEP * sizes, ~held)
-    error, lost = _errors(information, width, held)
+    sharpness = np.linalg.norm(at.jacobian * scale.slope(x), axis=0)  # one over the error alone
+    steps = SHARP / np.maximum(sharpness, SHARP / (STEP * sizes))
+    information = _information(prepared, scale, x, steps, ~held)
+    error, lost, is_saddle = _errors(information, width, held)
     q, half = scale.there(x), special.ndtri(0.5 + confidence / 2) * error
-    remarks = np.where(lost, "not determined", "")
+    remarks = np.where(lost, "not determined", np.where(is_saddle, "no minimum", ""))
     table = {
         "estimate": x,
         "standard_error": error * scale.slope(x),
@@ -179,6 +186,17 @@ class _Scale:
         return np.where(self.log, p * self.unit, 1.0)
 
 
+def _evaluated(prepared: PreparedShooting, p: FloatArray) -> Linearised:
+    at = prepared.residuals(p)
+    if at is None:
+        raise EstimationFailed(
+            "The model could not be integrated at the estimate or near it, so igpe cannot compute "
+            "errors; give the estimate of a fit that succeeded.",
+            Status.INTEGRATION_BROKE,
+        )
+    return at
+
+
 def _information(
     prepared: PreparedShooting, scale: _Scale, x: FloatArray, steps: FloatArray, free: BoolArray
 ) -> FloatArray:
@@ -190,13 +208,7 @@ def _information(
 
     def gradient(q: FloatArray) -> FloatArray:
         p = scale.home(q)
-        at = prepared.residuals(p)
-        if at is None:
-            raise EstimationFailed(
-                "The model could not be integrated at the estimate or near it, so igpe "
-                "cannot compute errors; give the estimate of a fit that succeeded.",
-                Status.INTEGRATION_BROKE,
-            )
+        at = _evaluated(prepared, p)
         return (at.jacobian.T @ at.residual) * scale.slope(p)
 
     q, information = scale.there(x), np.zeros((len(x), len(x)))
@@ -209,22 +221,23 @@ def _information(
 
 def _errors(
     information: FloatArray, width: FloatArray, held: BoolArray
-) -> tuple[FloatArray, BoolArray]:
-    """(n,) errors on the scales, and whether bounds tell more than the measurements.
+) -> tuple[FloatArray, BoolArray, BoolArray]:
+    """(n,) errors on the scales, where bounds tell more than the measurements, and saddles.
 
-    The errors are infinite there, and NaN where held.
+    The errors are infinite where bounds tell more, and NaN where held or at a saddle.
     """
     own = np.diag(information)
     out = held | (own * width**2 <= 1)  # alone it would be less sure than its bounds
     size = np.sqrt(np.where(out, 1.0, own))
     inside = np.where(out[:, None] | out, 0.0, information) / np.outer(size, size)
     values, vectors = np.linalg.eigh(inside)
-    flat = values <= FLAT * values[-1]
+    flat, falls = values <= FLAT * values[-1], values < SADDLE * values[-1]
     root = np.where(flat, 0.0, vectors / np.sqrt(np.where(flat, 1.0, values)))
     error = np.linalg.norm(root, axis=1) / size
-    part = np.sum(vectors[:, flat] ** 2, axis=1)
-    lost = ~held & (out | (part > PART) | (error > width))
-    return np.where(held, np.nan, np.where(lost, np.inf, error)), lost
+    part, saddle = (np.sum(vectors[:, which] ** 2, axis=1) > PART for which in (flat, falls))
+    is_saddle = ~held & (saddle | (own * width**2 < -1))
+    lost = ~(held | is_saddle) & (out | part | (error > width))
+    return np.where(held | is_saddle, np.nan, np.where(lost, np.inf, error)), lost, is_saddle
 
 
 ERRORS = {

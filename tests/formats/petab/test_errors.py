@@ -72,6 +72,37 @@ def test_what_is_determined_beside_a_product_of_unknowns_has_its_error(tmp_path)
     assert errors == pytest.approx(np.sqrt(np.diag(covariance)[:2]), rel=0.01)
 
 
+def errors_of_a_phase(folder, k, measured):
+    """Errors of k and A0 at k, where the phase 1000 k is in what is measured exactly at another."""
+    observables = small.OBSERVABLES.assign(
+        observableFormula=["A * sin(1000 * k)", "B"], noiseFormula="1e-3"
+    )
+    table = small.measurements().assign(noiseParameters="")
+    a, b = small.truth(table["time"][:5].to_numpy(), k=measured)
+    table["measurement"] = np.concatenate([a * np.sin(1000 * measured), b])
+    parameters = small.PARAMETERS.iloc[:2]
+    given = {"parameters": parameters, "observables": observables, "measurements": table}
+    problem = igpe.petab.read_petab(small.write(folder, **given))
+    return igpe.petab.petab_errors(problem, {"k": k, "A0": 3.0})
+
+
+def test_a_sharp_likelihood_has_its_errors(tmp_path):
+    """Its curvature changes over a thousandth of the parameter."""
+    k, times = 0.5, small.measurements()["time"][:5].to_numpy()
+    a, b = small.truth(times, k)
+    by_k = a * (1000 * np.cos(1000 * k) - times * np.sin(1000 * k))
+    by = np.array([[*by_k, *(2 * times * a)], [*(a / 3 * np.sin(1000 * k)), *(b / 3)]])
+    expected = 1e-3 * np.sqrt(np.diag(np.linalg.inv(by @ by.T)))
+    told = errors_of_a_phase(tmp_path, k, k)
+    assert told["standard_error"].to_numpy() == pytest.approx(expected, rel=1e-3)
+
+
+def test_where_the_likelihood_is_no_maximum_it_says_so(tmp_path):
+    told = errors_of_a_phase(tmp_path, 0.5 * np.pi + 1.5e-3 * np.pi, 0.5 * np.pi + 0.5e-3 * np.pi)
+    assert told["remark"].tolist() == ["no minimum", ""]
+    assert np.isnan(told.loc["k", "standard_error"])
+
+
 @pytest.mark.slow
 def test_of_boehms_problem_they_are_what_the_profile_says():
     """Fisher's expected information says 0.697 of the first; the constants' fit is at 138.222."""
