@@ -38,6 +38,7 @@ from igpe.core.files import read_json
 from igpe.core.json_form import plain
 from igpe.core.status import Status
 from igpe.tasks.workers import (
+    RETRIES,
     Item,
     ItemOutcome,
     NotReady,
@@ -77,16 +78,15 @@ GONE = (
 class _OwnPool:
     """Processes of our own: what is stuck is ended, what dies is replaced."""
 
-    def __init__(self, count: int, timeout: float | None, retries: int) -> None:
-        self._threads, self._count = Threads(count), count
+    def __init__(self, count: int, timeout: float | None) -> None:
+        self._threads, self._count, self._timeout = Threads(count), count, timeout
         self._workers = WorkerPool()
-        self._limits = timeout, retries
 
     def submit(
         self, packed: Packed, items: Sequence[Item], attempt: int, *, local: bool = False
     ) -> Future[list[ItemOutcome]]:
         """Submit items as one task."""
-        each = partial(self._workers.done, packed, timeout=self._limits[0], retries=self._limits[1])
+        each = partial(self._workers.done, packed, timeout=self._timeout)
         return self._threads.submit(lambda: [each(item) for item in items])
 
     def stranded(self) -> bool:
@@ -109,12 +109,9 @@ class _LentPool:
     A cluster without workers is replaced by processes of this machine, for as long as that lasts.
     """
 
-    def __init__(
-        self, executor: Executor, timeout: float | None, retries: int, report: Report
-    ) -> None:
-        self._executor, self._report = executor, report
+    def __init__(self, executor: Executor, timeout: float | None, report: Report) -> None:
+        self._executor, self._timeout, self._report = executor, timeout, report
         self._replacement: ProcessPoolExecutor | None = None
-        self._limits = timeout, retries
         self._size, self._counted, self._alive = 0, -np.inf, time.monotonic()
         self._is_empty = self._is_reported = False
 
@@ -129,7 +126,7 @@ class _LentPool:
             self._report(NOT_READY)
         if local or self._is_empty:
             return self._local.submit(packed, items, attempt)
-        task = partial(perform, packed, tuple(items), *self._limits, attempt)
+        task = partial(perform, packed, tuple(items), self._timeout, attempt)
         pool = self._executor
         try:
             return (self._replacement or pool).submit(task)
@@ -178,22 +175,20 @@ class _LentPool:
 
     @cached_property
     def _local(self) -> _OwnPool:
-        return _OwnPool(_processors(), *self._limits)
+        return _OwnPool(_processors(), self._timeout)
 
 
 Pool: TypeAlias = _OwnPool | _LentPool
 
 
-def _pool_of(
-    workers: Executor | int, timeout: float | None, retries: int, report: Report = LOG.warning
-) -> Pool:
+def _pool_of(workers: Executor | int, timeout: float | None, report: Report) -> Pool:
     """Return the pool for what a user gives as `executor`.
 
     report  called when work goes elsewhere
     raises ProblemError for what is no executor
     """
     if is_count(workers) and workers:
-        return _OwnPool(int(workers), timeout, retries)  # type: ignore[arg-type]
+        return _OwnPool(int(workers), timeout)  # type: ignore[arg-type]
     executor: Any = workers
     if hasattr(executor, "get_executor"):  # dask's client
         executor = executor.get_executor()
@@ -203,7 +198,7 @@ def _pool_of(
             f"(executor={os.cpu_count()}), an executor of concurrent.futures, or "
             "dask_client.get_executor()."
         )
-    return _LentPool(executor, timeout, retries, report)
+    return _LentPool(executor, timeout, report)
 
 
 def _size(executor: Any) -> int:
@@ -323,7 +318,6 @@ class Store:
             ) from error
 
 
-RETRIES = 3  # of an item whose worker died
 AT_ONCE = 100  # outcomes read from the store before they are passed on
 STORE = or_none(instance_of(str, Path))._replace(expected="the path of a file, or None")
 EXECUTOR = Rule(lambda v: not is_count(v) or v != 0, "one or more processes, or None")
@@ -399,7 +393,7 @@ def _portions(
             yield [] if item is None or function is None else [done(function, item)]
         return
     workers = 1 if backend.executor is None else backend.executor
-    pool = _pool_of(workers, backend.timeout, RETRIES, backend.report)
+    pool = _pool_of(workers, backend.timeout, backend.report)
     flight = _Flight(work, todo, pool, backend.chunk)
     try:
         while flight.more or flight.flying or flight.suspects:

@@ -158,6 +158,7 @@ START = (
 )
 THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
+RETRIES = 3  # of an item whose worker died
 STARTS = 10  # of an item whose workers die before they are ready
 UNREADY = (
     f"{STARTS} consecutive processes died while they prepared the problem (out of memory, or a "
@@ -312,14 +313,14 @@ class WorkerPool:
         self._all: set[Worker] = set()
         self._closed = False
 
-    def done(self, packed: Packed, item: Item, timeout: float | None, retries: int) -> ItemOutcome:
-        """Let a worker do the item; another one if it dies, `retries` times.
+    def done(self, packed: Packed, item: Item, timeout: float | None) -> ItemOutcome:
+        """Let a worker do the item; another one if it dies, `RETRIES` times.
 
         raises NotReady if the work cannot be made ready; IgpeError if the item raises one
         """
         died = unready = 0
         start = time.perf_counter()
-        while died <= retries:
+        while died <= RETRIES:
             try:
                 with self._worker() as worker:
                     return worker.done(packed, item, timeout)
@@ -370,7 +371,7 @@ atexit.register(_pool.close)
 
 
 def perform(
-    packed: Packed, items: Sequence[Item], timeout: float | None, retries: int, attempt: int
+    packed: Packed, items: Sequence[Item], timeout: float | None, attempt: int
 ) -> list[ItemOutcome]:
     """Do items in a worker of the user's executor.
 
@@ -378,7 +379,6 @@ def perform(
     of this process does at the same time: models are neither built nor integrated by two threads.
 
     timeout  s for each item
-    retries  of an item whose process dies
     attempt  how often these items were submitted before; it makes each submission another one
     raises   NotReady if the work cannot be made ready; IgpeError if an item raised one
     """
@@ -388,4 +388,4 @@ def perform(
             return [done(function, item) for item in items]
         finally:
             _alone.release()
-    return [_pool.done(packed, item, timeout, retries) for item in items]
+    return [_pool.done(packed, item, timeout) for item in items]
