@@ -66,6 +66,7 @@ from igpe.estimation.equally_good import (
 )
 from igpe.estimation.further_searches import (
     LADDER,
+    climbed,
     coarse_grid,
     few_agree,
     searched_for,
@@ -281,7 +282,7 @@ def _searched_again(
         if not _is_unacceptable(steps, result) or stopped():
             break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
-            further, note = search(steps, settings)
+            further, note = climbed(search, steps, settings)
             further = with_own_weights(further, settings)
         if further is not steps:
             steps = further

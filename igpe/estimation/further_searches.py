@@ -9,7 +9,7 @@ parameters follow a coarse grid, so a few steps of the search on the fine one ar
 comparison. How far estimates move tells their error (see `igpe.uncertainty.grid_error`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
@@ -106,8 +106,7 @@ def with_more_incremental_shooting(steps: Steps, settings: Settings) -> tuple[St
     """
     if not _can_shoot(steps):
         return steps, ""
-    seed = settings.seed + 1
-    return if_in_time(lambda: _by_horizons(steps, settings, SCATTERED, seed)) or steps, ""
+    return _by_horizons(steps, settings, SCATTERED, settings.seed + 1), ""
 
 
 def _by_horizons(steps: Steps, settings: Settings, enough: int, seed: int) -> Steps:
@@ -152,10 +151,6 @@ def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     apart. What is no better leaves the steps as they are, with a note that says so. Where step 4
     was this very search, it is not repeated.
     """
-    return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)
-
-
-def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     problem, box = steps.problem, steps.problem.box
     if not _can_search(steps):
         return steps, ""
@@ -197,14 +192,10 @@ def with_evolution(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     The sum of squares jumps as well, once such a time passes a measurement, and searches that
     follow its derivatives end there; no note.
     """
-    return if_in_time(lambda: _evolved(steps, settings)) or steps, ""
-
-
-def _evolved(steps: Steps, settings: Settings) -> Steps:
     problem, box = steps.problem, steps.problem.box
     ends = np.stack([box.lower, box.upper])
     if not (_can_shoot(steps) and np.isfinite(ends).all() and _jumps(problem)):
-        return steps
+        return steps, ""
     residuals, positive = Residuals(problem, settings.compiled), box.lower > 0
     residuals.limit_steps(box.vector(steps.best.estimate.parameters))
     residuals.best.clear()
@@ -224,7 +215,7 @@ def _evolved(steps: Steps, settings: Settings) -> Steps:
             cost, Bounds(*ends), maxiter=GENERATIONS, popsize=members, init="sobol", tol=0,
             polish=False, rng=settings.seed,
         )  # fmt: skip
-    return _led_to(steps, residuals.best.x, settings)
+    return _led_to(steps, residuals.best.x, settings), ""
 
 
 def _jumps(problem: Problem) -> bool:
@@ -247,19 +238,15 @@ def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str
     Its intervals begin near the measurements, so it reaches optima that trajectories from the start
     values do not: of chaotic systems, and of long oscillations.
     """
-    return if_in_time(lambda: _followed(steps, settings)) or steps, ""
-
-
-def _followed(steps: Steps, settings: Settings) -> Steps:
     problem, box = steps.problem, steps.problem.box
     if not _can_shoot(steps):
-        return steps
+        return steps, ""
     residuals = Residuals(problem, settings.compiled)
     here = box.vector(steps.best.estimate.parameters)
     residuals(here)
     was_searched = was_searched_everywhere(steps, settings)
     if residuals.work > (CHEAP if was_searched else COSTLY):
-        return steps
+        return steps, ""
     is_brief = was_searched or residuals.work >= CHEAP
     method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
     for start in (here,) if was_searched else (box.middle, here):
@@ -268,8 +255,8 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
             if met.status.usable:
                 better, _ = _compared(steps, met, settings)
                 if better is not steps:
-                    return better
-    return steps
+                    return better, ""
+    return steps, ""
 
 
 def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
@@ -297,6 +284,13 @@ LADDER = (
     with_further_search,
 )
 """Searches for a fit that the data do not refute, in this order."""
+
+
+def climbed(
+    rung: Callable[[Steps, Settings], tuple[Steps, str]], steps: Steps, settings: Settings
+) -> tuple[Steps, str]:
+    """The steps after a rung of `LADDER`, with its note; the same where Ctrl-C or time ends it."""
+    return if_in_time(lambda: rung(steps, settings)) or (steps, CUT_SHORT)
 
 
 def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
