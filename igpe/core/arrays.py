@@ -1,6 +1,8 @@
-"""Array types for signatures, a robust size of residuals, and connected components of sets."""
+"""Array types for signatures, a robust size of residuals, connected sets, smallest integers."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
+from fractions import Fraction
+from math import gcd, lcm
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +23,14 @@ def connected(links: Iterable[Iterable[T]]) -> list[set[T]]:
             joined |= component.get(member, {member})
         component.update(dict.fromkeys(joined, joined))
     return list({id(c): c for c in component.values()}.values())
+
+
+def smallest_integers(vector: Sequence[Fraction]) -> list[int]:
+    """Smallest integer multiple of a vector other than 0; its first entry but 0 is positive."""
+    scale = lcm(*(v.denominator for v in vector))
+    whole = [int(v * scale) for v in vector]
+    shared = gcd(*whole) * (1 if next(v for v in whole if v) > 0 else -1)
+    return [v // shared for v in whole]
 
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

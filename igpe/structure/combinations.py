@@ -17,11 +17,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, lcm
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray, connected
+from igpe.core.arrays import FloatArray, connected, smallest_integers
 from igpe.structure.sensitivity_rows import ExactRows
 from igpe.structure.series.field import (
     Echelon,
@@ -186,7 +185,7 @@ def _restricted(rows: ExactRows, k: int, part: list[int]) -> Echelon:
 
 def combined(factors: Sequence[Fraction], names: Sequence[str]) -> str:
     """A sum with these factors, or the same times a number: k1 + 2*k2 - k3."""
-    return _sum(_smallest_integers(factors), names)
+    return _sum(smallest_integers(factors), names)
 
 
 def _simplest(weights: Weights) -> list[list[int]]:
@@ -201,21 +200,11 @@ def _simplest(weights: Weights) -> list[list[int]]:
         basis = null_space(echelon(w[:, order], PRIME), PRIME)[:, np.argsort(order)]
         known = small_quotients(basis, PRIME, LARGEST_FACTOR)
         vectors = [
-            _smallest_integers([v for v in row if v is not None])
-            for row in known
-            if None not in row
+            smallest_integers([v for v in row if v is not None]) for row in known if None not in row
         ]
         if len(vectors) == len(basis):
             bases.append(sorted(vectors, key=lambda v: [e == 0 for e in v]))
     return min(bases, key=lambda vectors: sum(abs(e) + (e < 0) for v in vectors for e in v))
-
-
-def _smallest_integers(vector: Sequence[Fraction]) -> list[int]:
-    """Smallest integer multiple of a vector, with a positive first entry."""
-    scale = lcm(*(e.denominator for e in vector))
-    whole = [int(e * scale) for e in vector]
-    shared = gcd(*whole) * (1 if next(e for e in whole if e) > 0 else -1)
-    return [e // shared for e in whole]
 
 
 def _product(exponents: list[int], names: Sequence[str]) -> str:

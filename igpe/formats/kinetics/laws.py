@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from math import gcd, lcm
 from typing import Any, ClassVar
 
 from igpe.core.arguments import is_finite, require_mapping, shown
+from igpe.core.arrays import smallest_integers
 from igpe.core.errors import ModelError
 from igpe.core.markup import counted
 from igpe.formats.kinetics.temperature import (
@@ -505,7 +505,8 @@ def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> 
     matrix = [[c.get(s, Fraction(0)) for c in columns] for s in species]
     simple = sorted(_without_signs(matrix), key=lambda r: (sum(map(bool, r)), sum(r)))
     rows = [*simple, *_null_space(matrix)]
-    return tuple(Law(_smallest_integers(species, rows[i])) for i in _independent(rows))
+    laws = (smallest_integers(rows[i]) for i in _independent(rows))
+    return tuple(Law({s: n for s, n in zip(species, law, strict=True) if n}) for law in laws)
 
 
 def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
@@ -575,10 +576,3 @@ def _reduced(rows: Sequence[Row]) -> tuple[list[list[Fraction]], list[int]]:
                 table[i] = [a - row[column] * b for a, b in zip(row, table[top], strict=True)]
         pivots.append(column)
     return table, pivots
-
-
-def _smallest_integers(species: Sequence[str], row: Row) -> dict[str, int]:
-    scale = lcm(*(n.denominator for n in row))
-    whole = [int(n * scale) for n in row]
-    shared = gcd(*whole) * (-1 if next(n for n in whole if n) < 0 else 1)
-    return {s: n // shared for s, n in zip(species, whole, strict=True) if n}

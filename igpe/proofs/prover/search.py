@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import gcd, lcm
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, smallest_integers
 from igpe.core.deadline import require_going_on
 from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate
@@ -436,8 +435,8 @@ def heeded(tape: OpTape) -> Heeded | None:
         slopes = [rewriter.expanded(int(r)) for r in tape.results]
         count = Counter(monomial for one in slopes for monomial in one)
         shared = [{m: c for m, c in one.items() if count[m] > 1} for one in slopes]
-        every = map(_whole, null_space(shared))
-        chosen = [one for one in every if one and np.count_nonzero(one) > 1]
+        every = [smallest_integers(one) for one in null_space(shared)]
+        chosen = [v for v in every if max(map(abs, v)) <= LARGEST and np.count_nonzero(v) > 1]
         left = [_combined(one, slopes) for one in chosen]
         rows = np.zeros((len(chosen), n + sum(map(bool, left))))
         results = [rewriter.emitted(one) for one in slopes]
@@ -523,12 +522,3 @@ def _tried(
         bound = enclosure.coarse(low, high, cut)
         proved += 1.0 if bound >= cut else bound / cut
     return _Trial(proved, enclosure.work - begun)
-
-
-def _whole(given: Sequence[Fraction]) -> tuple[int, ...] | None:
-    """The same direction in whole numbers without a common factor; None if they are large."""
-    scale = lcm(*(v.denominator for v in given))
-    whole = [int(v * scale) for v in given]
-    common = gcd(*whole) * (1 if next((v for v in whole if v), 1) > 0 else -1)
-    found = tuple(v // common for v in whole) if common else ()
-    return found if found and max(map(abs, found)) <= LARGEST else None
