@@ -8,7 +8,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe import pipeline
@@ -16,7 +16,6 @@ from igpe.dynamics.collocation import collocation
 from igpe.dynamics.search import complement as step_4
 from igpe.dynamics.search.complement import complement
 
-CASES = {case.name: case for case in ZOO}
 LINEAR = CASES["consecutive"]
 
 
@@ -105,8 +104,7 @@ def test_a_problem_with_a_boundary_condition_is_kept_by_collocation():
 
     def model(times):
         m = case.builder(times)
-        first = next(iter(m.component_objects(pyo.Var)))
-        m.above = pyo.Constraint(expr=first[m.component("t").last()] >= 0.0)
+        m.above = pyo.Constraint(expr=m.component(case.measured[0])[m.t.last()] >= 0.0)
         return m
 
     plain = case.problem()
