@@ -64,6 +64,13 @@ def _brief_search(request):
         yield
 
 
+@pytest.fixture(autouse=True)
+def _figures_closed():
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """dask.distributed with two worker processes; a task that killed its worker fails at once."""

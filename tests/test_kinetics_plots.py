@@ -52,12 +52,6 @@ def result(problem):
     return igpe.estimate(problem)
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 def test_units_are_those_of_the_user_and_time_has_its_own(problem, result):
     assert (problem.unit("time"), problem.unit("A"), problem.unit("k")) == ("h", "mol/L", "1/h")
     (ax,) = result.plot()

@@ -41,12 +41,6 @@ def curves(runs=("1",), names=("A", "B"), smoothed=1.0, error=0.1, half=0.05):
     return table(columns, runs, names)
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 def legend(plot):
     return [t.get_text() for t in plot.figure.legends[0].texts]
 

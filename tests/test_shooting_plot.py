@@ -25,12 +25,6 @@ def found(problem):
     return igpe.MultipleShooting(record=True).estimate(problem, START)
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 def test_nothing_is_kept_unless_asked_for_and_nothing_else_changes(problem, found):
     plain = igpe.MultipleShooting().estimate(problem, START)
     assert all(h.iterates == () for h in plain.trail)

@@ -13,12 +13,6 @@ plt = pytest.importorskip("matplotlib.pyplot")
 ENDS = [30.0, 2.0, np.inf, 2.0001, 2.0, 30.0, 50.0]
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 @pytest.fixture
 def ax():
     return plt.subplots(layout="constrained")[1]

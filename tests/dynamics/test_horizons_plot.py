@@ -19,12 +19,6 @@ def found():
     return igpe.IncrementalShooting().estimate(PROBLEM, lotka.PAPER_START)
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 def test_the_table_has_the_papers_rows(found):
     lines = igpe.plots.horizon_table(found).splitlines()
     rows = {line[:16].strip(): line[16:].split() for line in lines[:-1]}

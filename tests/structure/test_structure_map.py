@@ -66,12 +66,6 @@ def paper():
     return igpe.check(urethane.problem(), identifiability=False)
 
 
-@pytest.fixture(autouse=True)
-def _closed():
-    yield
-    plt.close("all")
-
-
 def filled(pairs, shape):
     found = np.zeros(shape, dtype=bool)
     found[tuple(np.array(pairs).T)] = True

@@ -2,7 +2,6 @@
 
 import consecutive
 import fitzhugh_nagumo
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -162,7 +161,6 @@ def test_several_experiments_and_default_times():
     assert set(TIMES) <= set(found.table["time"])
     drawn = found.plot()
     assert [len(ax.lines) for ax in drawn] == [4]  # A: a line and its measurements of each run
-    plt.close("all")
 
 
 def test_names_choose():
@@ -220,7 +218,6 @@ def test_the_picture_has_bands_measurements_and_units():
     assert (edges.min(), edges.max()) == pytest.approx((low, high))
     measured = ax.lines[1].get_ydata()
     assert measured.tolist() == found.measured["measured"].tolist()
-    plt.close("all")
 
 
 def fed(feed, x, **given):

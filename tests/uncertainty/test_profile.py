@@ -164,7 +164,6 @@ def test_an_estimate_on_its_bound_has_an_interval_on_one_side():
     axes = found.plot().axes
     dashed = [line for line in axes[2].lines if line.get_linestyle() == "--"]
     assert np.isfinite(dashed[0].get_ydata()).all()  # not in logarithms: one end is 0
-    plt.close("all")
 
 
 def test_what_is_not_determined_is_open():
@@ -271,7 +270,6 @@ def test_table_words_and_pictures():
     assert [ax.get_xlabel() for ax in found.plot()] == ["vmax", "km"]
     _, given = plt.subplots(1, 2)
     assert list(found.plot(given)) == list(given)
-    plt.close("all")
 
 
 def test_an_executor_gives_the_same():

@@ -86,7 +86,6 @@ def test_pictures_take_axes_and_return_them():
     assert told == pytest.approx(result.correlation.to_numpy().ravel(), abs=0.005)
     _, one = plt.subplots()
     assert region(line(), NEAR_LINE, ["k", "A(t0)"]).plot(one)[0] is one
-    plt.close("all")
     lone = igpe.estimate(line(0.2).fixing({"k": 0.7}))
     with pytest.raises(ProblemError, match="Fewer than two unknowns"):
         plot_ellipses(lone)
@@ -106,4 +105,3 @@ def test_residuals_are_drawn_as_what_they_are():
     lost = plot_residuals(replace(unknown, variance=np.nan))
     assert [ax.get_ylabel() for ax in lost] == ["residual of A", "all residuals"]
     assert lost[0].lines[1].get_ydata() == pytest.approx(unknown.points["residual"].to_numpy())
-    plt.close("all")

@@ -26,14 +26,12 @@ def test_all_decided_boxes_and_the_best_parameters_are_drawn(proof: igpe.proofs.
     words = {text.get_text() for text in ax.get_legend().get_texts()}
     assert "best parameters" in words
     assert "not decided" not in words
-    plt.close(ax.figure)
 
 
 def test_what_is_open_is_hatched(proof: igpe.proofs.DynamicCertificate):
     whole = TreeBox(proof.lower, proof.upper, "open")
     (ax,) = replace(proof, tree=(whole,)).plot()
     assert [p.get_hatch() for p in ax.patches] == ["///"]
-    plt.close(ax.figure)
 
 
 def test_of_other_unknowns_the_bound_is_drawn_over_the_boxes(proof: igpe.proofs.DynamicCertificate):
@@ -44,4 +42,3 @@ def test_of_other_unknowns_the_bound_is_drawn_over_the_boxes(proof: igpe.proofs.
     assert len(lower.get_ydata()) == len(proof.tree)
     assert (np.diff(lower.get_ydata()) >= 0).all()
     assert lower.get_ydata()[-1] == pytest.approx(proof.lower_bound)
-    plt.close(ax.figure)
