@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.algebraic.base import RouteResult
@@ -18,7 +18,7 @@ from igpe.dynamics.integrators.piecewise import Piecewise, Reached
 from igpe.problem.noise.sigma import NoiseModel
 from igpe.solvers.base import Answer
 
-DECAY, CHAIN = (next(c for c in ZOO if c.name == name) for name in ("decay", "consecutive"))
+DECAY, CHAIN = (CASES[name] for name in ("decay", "consecutive"))
 TRUTH = pytest.approx(CHAIN.truth, rel=0.05)
 
 
@@ -198,7 +198,7 @@ def test_a_smoother_is_one_class() -> None:
 
 
 def test_a_route_is_one_class() -> None:
-    case = next(c for c in ZOO if c.name == "michaelis_menten")
+    case = CASES["michaelis_menten"]
     routes = igpe.algebraic.RouteSelection(proven=Shrinking(), quick=Shrinking())
     result = igpe.estimate(case.problem(0.01), igpe.Settings(routes=routes))
     assert result.parameters == pytest.approx(case.truth, rel=0.1)
@@ -244,7 +244,7 @@ def test_a_loss_is_one_class(method: Any) -> None:
 
 
 def test_a_solver_is_one_class() -> None:
-    case = next(c for c in ZOO if c.name == "michaelis_menten")
+    case = CASES["michaelis_menten"]
     solver = Careful()
     routes = igpe.algebraic.RouteSelection(
         proven=igpe.algebraic.GlobalSolver(solver=solver, witness=solver)

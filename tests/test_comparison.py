@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.estimates import Estimate
@@ -100,7 +100,7 @@ def test_a_number_of_starts_needs_bounds():
 
 def test_perfect_fits_differ_by_rounding_alone():
     t = np.linspace(0.0, 3.0, 12)
-    case = next(c for c in ZOO if c.name == "decay")
+    case = CASES["decay"]
     table = pd.DataFrame({"time": t, "A": 2 * np.exp(-0.7 * t)})
     for sigma in (0.05, None):
         run = igpe.Experiment(table, start={"A": 2.0}, sigma=sigma)

@@ -1,7 +1,7 @@
 """Multiple shooting that ends at a time limit with the best so far."""
 
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 from igpe.core import deadline
 from igpe.core.deadline import NEVER, Deadline
@@ -14,7 +14,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import Noise
 from igpe.problem.problem import Problem
 
-CASE = next(c for c in ZOO if c.name == "lotka_volterra")
+CASE = CASES["lotka_volterra"]
 FAR = {n: 3.0 * v for n, v in CASE.truth.items()}
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from ode import ode
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe import pipeline
@@ -34,7 +34,7 @@ from igpe.tasks.workers import Item, done
 from igpe.uncertainty import adequacy as findings
 from igpe.uncertainty.sampling import Posterior
 
-CASE = next(c for c in ZOO if c.name == "consecutive")
+CASE = CASES["consecutive"]
 EXCHANGED = replace(CASE, measured=("C",))  # the two rate constants may change places
 
 

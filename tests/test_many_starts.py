@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay
 from ode import ode
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.estimates import Estimate
@@ -205,7 +205,7 @@ def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_pa
 @pytest.mark.slow
 def test_the_ladder_of_candidates_is_the_same_elsewhere(tmp_path):
     """One unknown of the reaction is out of reach of algebra, so that step 4 searches for it."""
-    problem = next(c for c in ZOO if c.name == "unmeasured_intermediate").problem(0.05)
+    problem = CASES["unmeasured_intermediate"].problem(0.05)
     alone = igpe.estimate(problem)
     store = tmp_path / "store.db"
     with ProcessPoolExecutor(2) as executor:

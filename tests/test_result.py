@@ -12,7 +12,7 @@ import pyomo.environ as pyo
 import pytest
 from ode import ode
 from pyomo import dae
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.markup import number, numbers, on_side
@@ -23,7 +23,6 @@ from igpe.results.answer import text as answer
 from igpe.results.residual_table import oversized
 from igpe.results.result_data import BY_PROFILE
 
-CASE = {c.name: c for c in ZOO}
 TIMES = np.linspace(0.25, 5.0, 20)
 NOISE = 0.01 * np.random.default_rng(0).standard_normal(len(TIMES))
 EXACT = np.exp(-0.5 * TIMES)
@@ -60,7 +59,7 @@ def fitted(*parameters, values=EXACT + NOISE, settings=None, **known):
 @pytest.fixture(scope="session")
 def chain():
     """A -> B -> C with noise of unknown size."""
-    return igpe.estimate(CASE["consecutive"].problem(noise=0.02))
+    return igpe.estimate(CASES["consecutive"].problem(noise=0.02))
 
 
 @pytest.fixture(scope="session")
@@ -285,7 +284,7 @@ def test_a_wrong_attribute_is_answered_with_the_nearest_right_one(chain):
     with pytest.raises(AttributeError, match=r"Parameter has no attribute 'val'\. Did you mean"):
         chain.estimates[0].val  # noqa: B018
     with pytest.raises(AttributeError, match="Problem has no attribute 'experiment'"):
-        CASE["consecutive"].problem().experiment  # noqa: B018
+        CASES["consecutive"].problem().experiment  # noqa: B018
     with pytest.raises(AttributeError, match="It has actions, "):
         chain.zzz  # noqa: B018
     assert not hasattr(chain, "__array__")
@@ -310,7 +309,7 @@ def test_the_table_of_estimates(chain):
     table = chain.to_frame()
     assert list(table.index) == ["k1", "k2"]
     assert table["estimate"].to_dict() == chain.parameters
-    assert chain.parameters == pytest.approx(CASE["consecutive"].truth, rel=0.1)
+    assert chain.parameters == pytest.approx(CASES["consecutive"].truth, rel=0.1)
     for side, end in ((-1, "lower"), (1, "upper")):
         away = side * (table[end] - table["estimate"]) / table["standard_error"]
         assert away.to_numpy() == pytest.approx(2.0017, abs=1e-4)

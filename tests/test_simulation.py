@@ -6,14 +6,12 @@ import pyomo.environ as pyo
 import pytest
 from ode import ode, over_time
 from pyomo import dae
-from zoo import ZOO
+from zoo import CASES, every_case
 
 import igpe
 
-CASE = {c.name: c for c in ZOO}
 
-
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_against_an_independent_integration(case):
     expected = case.data()
     found = igpe.simulate(case.problem(), case.truth, case.times)
@@ -25,7 +23,7 @@ def test_against_an_independent_integration(case):
 
 
 def test_several_experiments_one_below_the_other():
-    case = CASE["decay"]
+    case = CASES["decay"]
     runs = [igpe.Experiment(case.data(), name=n, start={"A": a}) for n, a in (("x", 1), ("y", 3))]
     problem = igpe.Problem(case.builder, parameters=["k"], experiments=runs)
     found = igpe.simulate(problem, {"k": 1.0}, [2.0])
@@ -34,8 +32,8 @@ def test_several_experiments_one_below_the_other():
 
 
 def test_what_is_held_needs_no_value():
-    problem = CASE["consecutive"].problem().fixing({"k2": 0.4})
-    whole = igpe.simulate(CASE["consecutive"].problem(), {"k1": 1.0, "k2": 0.4}, [1.0])
+    problem = CASES["consecutive"].problem().fixing({"k2": 0.4})
+    whole = igpe.simulate(CASES["consecutive"].problem(), {"k1": 1.0, "k2": 0.4}, [1.0])
     for given in ({"k1": 1.0}, {"k1": 1.0, "k2": 0.4}):
         pd.testing.assert_frame_equal(igpe.simulate(problem, given, [1.0]), whole)
 
@@ -133,7 +131,7 @@ def test_a_failure_gives_the_integrators_own_reason(monkeypatch):
 
 
 def test_without_times_all_states_are_reported_at_many():
-    case = CASE["unmeasured_intermediate"]
+    case = CASES["unmeasured_intermediate"]
     found = igpe.simulate(case.problem(), case.truth)
     assert {"A", "B", "C"} <= set(found.columns)
     assert found["time"].iloc[0] == 0.0
@@ -159,7 +157,7 @@ REFUSED = [
 @pytest.mark.parametrize(("values", "times", "says"), REFUSED)
 def test_values_and_times_that_are_none_are_refused(values, times, says):
     with pytest.raises(igpe.errors.ProblemError, match=says):
-        igpe.simulate(CASE["decay"].problem(), values, times)
+        igpe.simulate(CASES["decay"].problem(), values, times)
 
 
 @pytest.mark.parametrize("method", [igpe.integrators.Sundials, igpe.integrators.Automatic])

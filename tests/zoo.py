@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+import pytest
 from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
@@ -299,3 +300,7 @@ ZOO: tuple[Case, ...] = (
         algebraics=lambda x, p: {"M": _monomer(x[0], p.K)},
     ),
 )
+
+CASES = {case.name: case for case in ZOO}
+
+every_case = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.algebraic.base import SlopeErrors, StateErrors, Target, Unweighted
@@ -10,7 +10,6 @@ from igpe.algebraic.routes import LinearRoute
 from igpe.algebraic.step import Posing, TargetForm, smooth_measurements
 from igpe.structure.structure import analyse
 
-CASES = {c.name: c for c in ZOO}
 WAYS = [Unweighted(), StateErrors(), SlopeErrors()]
 TARGETS = [
     Target(np.array([3.0, 4.0]), np.array([0.1, 0.7])),

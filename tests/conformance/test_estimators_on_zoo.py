@@ -1,7 +1,7 @@
 """Every estimator gives back the true parameters of every problem of the zoo."""
 
 import pytest
-from zoo import ZOO, Case
+from zoo import ZOO, Case, every_case
 
 import igpe
 from igpe.dynamics.shooting.base import Estimator
@@ -18,11 +18,9 @@ ESTIMATORS: list[Estimator] = [
     igpe.Collocation(solver=Ipopt(), points=4),
 ]
 
-cases = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
-
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
-@cases
+@every_case
 def test_exact_data_give_back_the_truth(estimator: Estimator, case: Case) -> None:
     found = estimator.estimate(case.problem(), case.near)
     assert found.status.usable
@@ -40,14 +38,14 @@ def test_an_optimum_beyond_a_bound_is_the_bound(estimator: Estimator) -> None:
 
 
 @pytest.mark.slow
-@cases
+@every_case
 def test_the_five_steps_need_no_start(case: Case) -> None:
     result = igpe.estimate(case.problem(), QUICK)
     assert result.parameters == pytest.approx(case.truth, rel=1e-4)
 
 
 @pytest.mark.slow
-@cases
+@every_case
 def test_the_five_steps_with_noise_come_within_their_errors(case: Case) -> None:
     problem = case.problem(noise=0.02, seed=1)
     result = igpe.estimate(problem, QUICK)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from zoo import ZOO, Case
+from zoo import Case, every_case
 
 import igpe
 from igpe.algebraic.step import smooth_measurements
@@ -16,7 +16,6 @@ SMOOTHERS: list[Smoother] = [
     igpe.smoothing.Interpolation(),
 ]
 smoothers = pytest.mark.parametrize("smoother", SMOOTHERS, ids=str)
-cases = pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
 
 
 def exact_slopes(case: Case, problem: igpe.Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +29,7 @@ def exact_slopes(case: Case, problem: igpe.Problem) -> tuple[np.ndarray, np.ndar
 
 
 @smoothers
-@cases
+@every_case
 def test_exact_data_are_followed(smoother: Smoother, case: Case) -> None:
     problem = case.problem()
     times, slopes = exact_slopes(case, problem)
@@ -42,7 +41,7 @@ def test_exact_data_are_followed(smoother: Smoother, case: Case) -> None:
         assert off < 0.12 * np.abs(slopes[:, i]).max()
 
 
-@cases
+@every_case
 def test_noise_is_told(case: Case) -> None:
     problem = case.problem(noise=0.03, seed=5)
     (curves,) = smooth_measurements(problem, igpe.smoothing.GcvSpline()).of

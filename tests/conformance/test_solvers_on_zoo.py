@@ -4,7 +4,7 @@ import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from zoo import ZOO, Case
+from zoo import ZOO, Case, every_case
 
 import igpe
 from igpe.algebraic.base import Regression
@@ -71,7 +71,7 @@ def test_nearly_all_of_the_zoo_has_algebraic_problems() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_exact_slopes_give_back_the_truth(name: str, case: Case) -> None:
     solver = installed(name)
     for regression, truth in regressions(case):

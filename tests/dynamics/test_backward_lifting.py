@@ -10,7 +10,7 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 from test_multiple_shooting_reduced import TRUTH, begun, of_rod
-from zoo import ZOO
+from zoo import CASES
 
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
@@ -163,7 +163,7 @@ def test_stiff_equations_and_an_unknown_start_as_by_gauss_newton():
 
 
 def test_after_the_continuation_and_with_all_its_stages():
-    case = next(c for c in ZOO if c.name == "lotka_volterra")
+    case = CASES["lotka_volterra"]
     problem = case.problem()
     found = MultipleShooting(search=BackwardLifting()).estimate(problem, case.near)
     assert found.status is Status.CONVERGED
@@ -200,7 +200,7 @@ def test_the_last_point_has_all_derivatives():
 
 
 def test_what_it_cannot_do_is_refused():
-    case = next(c for c in ZOO if c.name == "decay")
+    case = CASES["decay"]
     search, problem = BackwardLifting(), case.problem()
     runs = problem.experiments
     robust = Problem(case.builder, parameters=list(case.truth), experiments=runs, loss=Huber(1.0))

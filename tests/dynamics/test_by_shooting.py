@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ode import ode
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.estimates import Estimate
@@ -21,7 +21,7 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
-CASE = next(c for c in ZOO if c.name == "consecutive")
+CASE = CASES["consecutive"]
 once = Collocation.estimate_each
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from test_estimated_sigma import problem as with_unknown_errors
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.status import Status
@@ -13,18 +13,17 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.simulation import simulate_all
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
-CASE = {c.name: c for c in ZOO}
 
 
 def with_prior():
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     run = igpe.Experiment(case.data(), start=dict(case.problem().experiments[0].start), sigma=0.1)
     prior = {"k1": igpe.losses.Prior("gamma", (20.0, 0.05))}
     return igpe.Problem(case.builder, parameters=[*case.truth], experiments=run, priors=prior)
 
 
 POSED = {
-    "squares": CASE["consecutive"].problem,
+    "squares": CASES["consecutive"].problem,
     "unknown errors": with_unknown_errors,
     "prior": with_prior,
 }
@@ -40,7 +39,7 @@ def test_a_cost_alone_is_that_of_the_residuals(name):
 
 @needs_compiler
 def test_it_integrates_no_derivatives():
-    problem = CASE["consecutive"].problem()
+    problem = CASES["consecutive"].problem()
     residuals, x = Residuals(problem, Automatic()), problem.box.sobol(1, 1)[0]
     residuals.cost(x)
     alone = residuals.work
@@ -50,7 +49,7 @@ def test_it_integrates_no_derivatives():
 
 @needs_compiler
 def test_a_search_that_was_interrupted_after_trials_ends_with_derivatives():
-    problem = CASE["consecutive"].problem()
+    problem = CASES["consecutive"].problem()
     residuals, x = Residuals(problem, Automatic()), problem.box.sobol(1, 1)[0]
     cost = residuals.cost(x)
     fit = residuals.best_fit()
@@ -62,7 +61,7 @@ def test_a_search_that_was_interrupted_after_trials_ends_with_derivatives():
 @needs_compiler
 def test_reports_compile_nothing_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     problem, times = case.problem(), np.array(case.times)
     Residuals(problem, Automatic())
     before = len(list((tmp_path / "igpe").glob("*.so")))

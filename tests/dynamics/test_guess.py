@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from zoo import ZOO
+from zoo import CASES, every_case
 
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.simulation import Simulated, fine_grid, profiles
 from igpe.smoothing.gcv_spline import Interpolation
-
-CASE = {c.name: c for c in ZOO}
 
 
 def simulated(case, values=None):
@@ -16,7 +14,7 @@ def simulated(case, values=None):
     return Simulated(problem, Sundials(), values or case.truth)
 
 
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_states_and_algebraic_variables_are_simulated(case):
     """Against the independent integration of the zoo."""
     known = simulated(case)
@@ -27,11 +25,11 @@ def test_states_and_algebraic_variables_are_simulated(case):
 
 
 def test_what_the_model_does_not_have_has_no_series():
-    assert simulated(CASE["decay"]).series(0, "nothing") is None
+    assert simulated(CASES["decay"]).series(0, "nothing") is None
 
 
 def test_nothing_is_simulated_before_it_is_needed():
-    case = CASE["decay"]
+    case = CASES["decay"]
     problem = case.problem()
     lazy = Simulated(problem, None, case.truth)
     curve = Interpolation().smooth(np.array([0.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.5]))
@@ -40,7 +38,7 @@ def test_nothing_is_simulated_before_it_is_needed():
 
 
 def test_smoothed_data_go_before_the_simulation():
-    case = CASE["unmeasured_intermediate"]
+    case = CASES["unmeasured_intermediate"]
     curve = Interpolation().smooth(np.arange(6.0), np.full(6, 7.0))
     profile = profiles(simulated(case), [{"A": curve}])[0]
     times = np.array(case.times[3:6])
@@ -51,14 +49,14 @@ def test_smoothed_data_go_before_the_simulation():
 
 
 def test_a_simulation_that_breaks_down_gives_what_it_reached():
-    case = CASE["logistic"]
+    case = CASES["logistic"]
     times, values = simulated(case, {"r": -40.0, "K": -0.1}).series(0, "X")
     assert len(times) > 0
     assert np.isfinite(values).all()
 
 
 def test_the_fine_grid_has_start_end_and_measured_times():
-    problem = CASE["decay"].problem()
+    problem = CASES["decay"].problem()
     grid = fine_grid(problem, 0, points=10)
     e = problem.experiments[0]
     assert (grid[0], grid[-1]) == (e.start_time, e.times[-1])

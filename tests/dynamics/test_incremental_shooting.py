@@ -7,7 +7,7 @@ import lotka_volterra_iss as lotka
 import numpy as np
 import pandas as pd
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.estimates import Horizon
@@ -22,7 +22,6 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, NormalPrior
 from igpe.problem.problem import Problem
 
-CASE = {case.name: case for case in ZOO}
 FAR = {
     "consecutive": {"k1": 9.0, "k2": 6.0},
     "unmeasured_intermediate": {"k1": 0.05, "k2": 8.0},
@@ -35,9 +34,9 @@ FAR = {
 
 @pytest.mark.parametrize("name", FAR)
 def test_far_starts_give_back_the_truth(name):
-    found = IncrementalShooting().estimate(CASE[name].problem(), FAR[name])
+    found = IncrementalShooting().estimate(CASES[name].problem(), FAR[name])
     assert found.status.usable
-    assert dict(found.parameters) == pytest.approx(CASE[name].truth, rel=1e-4)
+    assert dict(found.parameters) == pytest.approx(CASES[name].truth, rel=1e-4)
 
 
 def two_runs(noise=0.02, sigma=0.02, scale=1.0):
@@ -55,7 +54,7 @@ def two_runs(noise=0.02, sigma=0.02, scale=1.0):
             tables[1], name="two", start={"A": Unknown(0, 9 * scale)}, start_time=0.0, sigma=sigma
         ),
     ]
-    return Problem(CASE["decay"].builder, parameters=["k"], experiments=runs)
+    return Problem(CASES["decay"].builder, parameters=["k"], experiments=runs)
 
 
 START = {"k": 9.0, "A(t0)@two": 8.0}
@@ -86,7 +85,7 @@ def test_without_standard_deviations_units_do_not_matter(scale):
 def test_priors_belong_to_every_horizon():
     data = two_runs().experiments[0]
     priors = {"k": NormalPrior(1.0, 1e-6)}
-    problem = Problem(CASE["decay"].builder, parameters=["k"], experiments=data, priors=priors)
+    problem = Problem(CASES["decay"].builder, parameters=["k"], experiments=data, priors=priors)
     found = IncrementalShooting(restarts=Restarts(count=0)).estimate(problem, {"k": 5.0})
     assert [h.parameters["k"] for h in found.trail] == pytest.approx([1.0] * 5, abs=1e-3)
 
@@ -95,7 +94,7 @@ def test_nothing_to_estimate_and_what_it_cannot_do():
     problem = two_runs().fixing({"k": 0.7, "A(t0)@two": 1.0})
     found = IncrementalShooting().estimate(problem, {})
     assert (found.status, dict(found.parameters)) == (Status.NOTHING_TO_DO, {})
-    case = CASE["decay"]
+    case = CASES["decay"]
     robust = Problem(case.builder, parameters=["k"], experiments=two_runs().experiments, loss=L1())
     with pytest.raises(
         igpe.errors.Unsupported, match="IncrementalShooting supports only least squares"
@@ -177,7 +176,7 @@ def test_a_bound_and_what_is_not_determined_are_told():
         lotka.problem(seed=67, bounds=(0.0, 0.99)), {n: 0.5 for n in lotka.TRUTH}
     )
     assert any("lies on its bound 0.99" in note for note in found.notes)
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     run = Experiment(case.data()[["time", "A"]], start=case.start, start_time=0.0, sigma=0.01)
     problem = Problem(case.builder, parameters=list(case.truth), experiments=run)
     for method in (IncrementalShooting(), SingleShooting()):
@@ -260,7 +259,7 @@ def test_residuals_until_a_time_are_the_first_of_all():
 
 
 def test_no_prior_on_the_last_horizon_however_few_measurements():
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     table = case.data()[["time", "B"]].iloc[[4]]  # one number for two unknowns
     run = Experiment(table, start=case.start, start_time=0.0, sigma=1e-3)
     problem = Problem(case.builder, parameters=list(case.truth), experiments=run)

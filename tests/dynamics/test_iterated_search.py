@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.box import Box
@@ -13,45 +13,44 @@ from igpe.dynamics.search.multistart import IteratedSearch, _mixed, _redrawn, _S
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.numerics.least_squares.base import Fit, Linearised
 
-CASE = {c.name: c for c in ZOO}
 SHORT = {"starts": 12, "patience": 6, "most": 12, "finalists": 1}
 
 
 @pytest.mark.parametrize("name", ["consecutive", "michaelis_menten", "reversible"])
 def test_the_truth_is_found_without_a_start(name):
-    case = CASE[name]
+    case = CASES[name]
     found = IteratedSearch(**SHORT).estimate(case.problem(), {})
     assert found.status is Status.BEST_OF_SEVERAL
     assert found.parameters == pytest.approx(case.truth, rel=1e-4)
 
 
 def test_implicit_variables_are_searched_by_the_integrator_that_can():
-    case = CASE["dimer"]
+    case = CASES["dimer"]
     found = IteratedSearch(starts=4, most=0, finalists=1).estimate(case.problem(), {})
     assert found.parameters == pytest.approx(case.truth, rel=1e-4)
 
 
 def test_the_same_seed_gives_the_same():
-    problem = CASE["consecutive"].problem(noise=0.05)
+    problem = CASES["consecutive"].problem(noise=0.05)
     first, second = (IteratedSearch(**SHORT, seed=5).estimate(problem, {}) for _ in "12")
     assert first.parameters == second.parameters
     assert first.reached == second.reached
 
 
 def test_starts_that_agree_end_it():
-    problem = CASE["consecutive"].problem(noise=0.05)
+    problem = CASES["consecutive"].problem(noise=0.05)
     found = IteratedSearch(starts=10, agreeing=2, finalists=1).estimate(problem, {})
     assert found.method.startswith("best of 10 rough searches")
     longer = IteratedSearch(starts=10, agreeing=11, patience=3, finalists=1).estimate(problem, {})
     assert longer.method.startswith("best of 13 rough searches")
     given = IteratedSearch(starts=10, agreeing=2, finalists=1).estimate(
-        problem, CASE["consecutive"].near
+        problem, CASES["consecutive"].near
     )
     assert given.method.startswith("best of 11 rough searches")
 
 
 def test_returns_to_the_best_optimum_end_it():
-    problem = CASE["consecutive"].problem(noise=0.05)
+    problem = CASES["consecutive"].problem(noise=0.05)
     found = IteratedSearch(starts=10, agreeing=11, finalists=1).estimate(problem, {})
     count = len(found.reached) - 1  # less the finalist
     assert 25 <= count < 40  # patience alone would take 310
@@ -63,7 +62,7 @@ def test_returns_to_the_best_optimum_end_it():
 )
 def test_ends_with_one_objective_count_as_one_optimum(costs, is_likelihood, kept):
     """Squares by a thousandth, likelihoods by a half."""
-    box = CASE["consecutive"].problem().box
+    box = CASES["consecutive"].problem().box
     problem = SimpleNamespace(box=box, sigma_estimated=is_likelihood)
     at = [Linearised(np.zeros(1), np.ones((1, 2)), offset=cost) for cost in costs]
     fits = iter([Fit(np.full(2, k), one, Status.CONVERGED, 1) for k, one in enumerate(at)])
@@ -112,7 +111,7 @@ def interrupted(monkeypatch, after):
 
 
 def test_an_interrupt_keeps_the_best(monkeypatch):
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     interrupted(monkeypatch, after=5)
     found = IteratedSearch(**SHORT).estimate(case.problem(), {})
     assert found.status is Status.INTERRUPTED
@@ -122,7 +121,7 @@ def test_an_interrupt_keeps_the_best(monkeypatch):
 def test_an_interrupt_before_the_first_is_one(monkeypatch):
     interrupted(monkeypatch, after=1)
     with pytest.raises(KeyboardInterrupt):
-        IteratedSearch(**SHORT).estimate(CASE["consecutive"].problem(), {})
+        IteratedSearch(**SHORT).estimate(CASES["consecutive"].problem(), {})
 
 
 @pytest.mark.parametrize(("field", "value"), [("starts", 0), ("pool", 0.5), ("most", -1)])
@@ -132,7 +131,7 @@ def test_fields_that_mean_nothing_are_refused(field, value):
 
 
 def test_bounds_are_needed():
-    case = CASE["decay"]
+    case = CASES["decay"]
     runs = case.problem().experiments
     problem = igpe.Problem(case.builder, parameters={"k": (0, None)}, experiments=runs)
     with pytest.raises(igpe.errors.ProblemError, match="needs finite bounds"):

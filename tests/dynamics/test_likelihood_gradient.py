@@ -7,7 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.errors import ProblemError
@@ -137,7 +137,7 @@ def test_nothing_is_made_ready_twice_and_little_is_kept():
 
 def test_a_slow_way_is_said(monkeypatch):
     """Equations that are too long to compile: the same estimate, and a sentence."""
-    case = next(case for case in ZOO if case.name == "consecutive")
+    case = CASES["consecutive"]
     quick = igpe.SingleShooting().estimate(case.problem(0.01), case.near)
     monkeypatch.setattr("igpe.dynamics.integrators.runge_kutta.LONGEST", 3)
     slow = igpe.SingleShooting().estimate(case.problem(0.01), case.near)

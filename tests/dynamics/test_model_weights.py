@@ -6,7 +6,7 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 from scipy.optimize import least_squares, root
-from zoo import ZOO, decay
+from zoo import CASES, decay
 
 import igpe
 from igpe.core.estimates import Estimate
@@ -19,7 +19,6 @@ from igpe.dynamics.shooting.reweighting import (
     iteratively_reweighted,
 )
 
-CASES = {case.name: case for case in ZOO}
 SHARE = 0.2
 TIMES = np.linspace(0.1, 4.0, 30)
 TRUTH = {"k": 0.8, "A(t0)": 2.0}

@@ -7,7 +7,7 @@ import pendulum
 import pyomo.environ as pyo
 import pytest
 from ode import over_time
-from zoo import ZOO
+from zoo import CASES, every_case
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
@@ -26,7 +26,6 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 
-CASE = {c.name: c for c in ZOO}
 EXACT = Automatic(rtol=1e-11, atol=1e-13)
 
 
@@ -42,7 +41,7 @@ def numbers(chain):
     return np.concatenate([chain.residual, chain.gap.ravel()])
 
 
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_the_derivatives_of_a_chain_against_central_differences(case):
     prepared = MultipleShooting(EXACT, intervals=4).prepare(case.problem(noise=0.05))
     point = away(prepared, case.near)
@@ -83,7 +82,7 @@ def parts(chain):
 
 
 def test_where_nodes_meet_the_condensed_problem_is_that_of_single_shooting():
-    case = CASE["lotka_volterra"]
+    case = CASES["lotka_volterra"]
     problem = case.problem(noise=0.05)
     for intervals in (1, 3, 7, 50):
         prepared = MultipleShooting(EXACT, intervals=intervals).prepare(problem)
@@ -107,7 +106,9 @@ def two_decays(**settings):
     tables[1].loc[[0, 3], "A"] = np.nan
     first = Experiment(tables[0], name="one", start={"A": 2.0}, sigma=0.1)
     second = Experiment(tables[1], name="two", start={"A": Unknown(0, 5)}, sigma=0.2, start_time=0)
-    return Problem(CASE["decay"].builder, parameters=["k"], experiments=[first, second], **settings)
+    return Problem(
+        CASES["decay"].builder, parameters=["k"], experiments=[first, second], **settings
+    )
 
 
 @pytest.mark.parametrize("intervals", [1, 2, 6])
@@ -156,7 +157,7 @@ def test_a_chaotic_model_from_a_start_where_it_explodes():
 
 
 def test_nothing_to_estimate():
-    case = CASE["decay"]
+    case = CASES["decay"]
     held = case.problem().fixing(case.truth)
     assert MultipleShooting().estimate(held, {}).status is Status.NOTHING_TO_DO
 
@@ -176,7 +177,7 @@ def test_a_time_belongs_to_the_interval_that_begins_there():
 
 
 def test_unobserved_states_begin_where_the_user_or_the_model_says():
-    case = CASE["unmeasured_intermediate"]
+    case = CASES["unmeasured_intermediate"]
     problem = case.problem()
     x = problem.box.vector(case.truth)
     driven = MultipleShooting(intervals=5).prepare(problem).begin(x).nodes[0]
@@ -200,7 +201,7 @@ def test_estimated_starts_of_measured_states_begin_on_their_curve():
 
 
 def test_profiles_are_where_nodes_begin():
-    case = CASE["decay"]
+    case = CASES["decay"]
 
     def profile(name, times):
         return np.full(len(times), 1.25) if name == "A" else None
@@ -215,7 +216,7 @@ def test_relative_errors_are_levelled_for_the_beginning():
     values = 2 * np.exp(-t)
     data = pd.DataFrame({"time": t, "A": values, "sd": 0.1 * values})
     run = Experiment(data, start={"A": 2.0}, sigma={"A": "sd"})
-    problem = Problem(CASE["decay"].builder, parameters=["k"], experiments=run)
+    problem = Problem(CASES["decay"].builder, parameters=["k"], experiments=run)
     chains = MultipleShooting(links=(SoftLinks(),)).prepare(problem).chains
     level = chains.levelled()
     sigma = level.shootings[0].measurements.sigma
@@ -271,7 +272,7 @@ def test_a_derivative_that_is_none_where_nothing_moves():
 @pytest.mark.parametrize(("bounds", "active"), [((0.5, None), True), ((0.0, 2.0), False)])
 def test_active_bounds_of_states_are_told(bounds, active):
     def builder(times):
-        m = CASE["decay"].builder(times)
+        m = CASES["decay"].builder(times)
         for t in m.t:
             m.A[t].bounds = bounds
         return m
@@ -288,7 +289,7 @@ def test_active_bounds_of_states_are_told(bounds, active):
 
 
 def test_why_an_integration_broke_down_is_told():
-    case = CASE["decay"]
+    case = CASES["decay"]
     few = Sundials(max_steps=1)
     method = MultipleShooting(few, rough=few, restarts=Restarts(count=1))
     found = method.estimate(case.problem(), case.near)
@@ -301,7 +302,7 @@ def test_without_a_compiler_the_missing_solver_is_told(monkeypatch):
     monkeypatch.setattr(
         "igpe.dynamics.integrators.runge_kutta.built", lambda *_, **__: (None, "No C compiler.")
     )
-    case = CASE["decay"]
+    case = CASES["decay"]
     found = MultipleShooting(RungeKutta()).estimate(case.problem(), case.near)
     assert found.status is Status.NO_SOLVER
     assert found.method == "multiple shooting"  # no other start would help
@@ -312,7 +313,7 @@ def test_an_optimum_that_is_hardly_determined_is_reached_by_single_shooting():
     """Two measurements of s (A + 2 B) that A -> B -> cannot fit: k1 and s are nearly one."""
 
     def builder(times):
-        m = CASE["consecutive"].builder(times)
+        m = CASES["consecutive"].builder(times)
         m.s = pyo.Var(bounds=(0.1, 10))
         m.y = pyo.Expression(m.t, rule=lambda m, t: m.s * (m.A[t] + 2 * m.B[t]))
         return m

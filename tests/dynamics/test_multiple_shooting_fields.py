@@ -4,7 +4,7 @@ import math
 import re
 
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
@@ -16,7 +16,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.soft_links import SoftLinks
 
-DECAY = next(c for c in ZOO if c.name == "decay")
+DECAY = CASES["decay"]
 
 
 @pytest.mark.parametrize(

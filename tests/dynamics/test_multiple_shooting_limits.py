@@ -7,7 +7,6 @@ import pytest
 from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
-from zoo import ZOO
 
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
@@ -23,7 +22,6 @@ from igpe.problem.inputs import step_input
 from igpe.problem.losses import L1
 from igpe.problem.problem import Problem
 
-CASE = {c.name: c for c in ZOO}
 EXACT = Automatic(rtol=1e-11, atol=1e-13)
 ONCE = MultipleShooting(restarts=Restarts(count=0))
 TIMES = np.linspace(0.0, 3.0, 13)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import least_squares, minimize
-from zoo import ZOO
+from zoo import CASES
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
@@ -13,7 +13,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior
 from igpe.problem.problem import Problem
 
-CASE = {c.name: c for c in ZOO}["lotka_volterra"]
+CASE = CASES["lotka_volterra"]
 SIGMA = 0.08
 
 

@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 import pytest
 from ode import over_time
 from pyomo import dae
-from zoo import ZOO
+from zoo import ZOO, every_case
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Intervals
@@ -221,7 +221,7 @@ def test_stiff_steps_from_the_same_points_are_those_of_all_derivatives():
     assert implicit > 0
 
 
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_reduced_chains_are_the_condensed_ones(case):
     """Whether it pays or not: inputs, start values that are estimated, what is measured at once."""
     prepared = MultipleShooting(intervals=4, links=()).prepare(case.problem(noise=0.05))

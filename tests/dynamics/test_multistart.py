@@ -3,7 +3,7 @@
 import lotka_volterra_iss
 import numpy as np
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.box import Box
@@ -18,19 +18,17 @@ from igpe.numerics.optima import distinct_estimates
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
-CASE = {c.name: c for c in ZOO}
-
 
 @pytest.mark.parametrize("name", ["consecutive", "michaelis_menten", "reversible"])
 def test_the_truth_is_found_without_a_start(name):
-    case = CASE[name]
+    case = CASES[name]
     found = MultiStart(trials=32, starts=4).estimate(case.problem(), {})
     assert found.status is Status.BEST_OF_SEVERAL
     assert found.parameters == pytest.approx(case.truth, rel=1e-4)
 
 
 def test_a_given_start_is_one_more():
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     found = MultiStart(trials=2, starts=1).estimate(case.problem(), case.near)
     assert "best of 2 starts" in found.method
     assert found.parameters == pytest.approx(case.truth, rel=1e-4)
@@ -51,7 +49,7 @@ class Remembers:
 
 def test_other_local_methods_begin_at_every_start():
     local = Remembers()
-    problem = CASE["consecutive"].problem()
+    problem = CASES["consecutive"].problem()
     found = MultiStart(local=local, starts=5).estimate(problem, {"k1": 0.5, "k2": 0.5})
     assert len(local.starts) == 6
     assert local.starts[0] == {"k1": 0.5, "k2": 0.5}
@@ -77,7 +75,7 @@ def test_distinct_optima_are_sorted_and_usable():
 
 
 def test_bounds_are_needed():
-    case = CASE["decay"]
+    case = CASES["decay"]
     runs = case.problem().experiments
     problem = Problem(case.builder, parameters={"k": (0, None)}, experiments=runs)
     with pytest.raises(ProblemError, match=r"missing for \['k'\]"):
@@ -85,7 +83,7 @@ def test_bounds_are_needed():
 
 
 def test_where_no_trial_can_be_simulated():
-    case = CASE["logistic"]
+    case = CASES["logistic"]
     escapes = Experiment(case.data(), start={"X": -0.3}, start_time=0.0)
     bounds = {"r": (4, 5), "K": (0.5, 0.6)}
     problem = Problem(case.builder, parameters=bounds, experiments=escapes)
@@ -97,7 +95,7 @@ def test_where_no_trial_can_be_simulated():
 @pytest.mark.parametrize(("slow", "searches"), [(1, 3), (3, 4)])
 def test_slow_trials_are_searched_from_only_if_most_are_slow(monkeypatch, slow, searches):
     quick = PreparedShooting.cost
-    problem = CASE["consecutive"].problem()
+    problem = CASES["consecutive"].problem()
     points = problem.box.sobol(4, 0)[:slow]
 
     def cost(self, x):
@@ -122,7 +120,7 @@ def test_an_interrupt_keeps_the_searches_that_are_finished():
                 raise KeyboardInterrupt
             return Estimate(dict(start), cost, status, "local")
 
-    problem = CASE["consecutive"].problem()
+    problem = CASES["consecutive"].problem()
     ok, broke = Status.CONVERGED, Status.INTEGRATION_BROKE
     ends = [(np.inf, broke), (5.0, ok), (3.0, ok), (0.0, None)]
     found = MultiStart(Local(ends)).estimate(problem, {})

@@ -6,7 +6,7 @@ import lotka_volterra_iss as lotka
 import numpy as np
 import pandas as pd
 import pytest
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.estimates import equivalent_iterations
@@ -17,7 +17,6 @@ from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting import incremental_shooting
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
-CASE = {case.name: case for case in ZOO}
 METHODS = (igpe.IncrementalShooting, igpe.SingleShooting)
 
 
@@ -45,7 +44,7 @@ class _Missing(Refused):
 def test_a_missing_compiler_is_told_and_tried_once(method):
     integrator = Missing()
     once = method(integrator, restarts=Restarts())
-    found = once.estimate(CASE["decay"].problem(), {"k": 1.0})
+    found = once.estimate(CASES["decay"].problem(), {"k": 1.0})
     assert (found.status, found.objective) == (Status.NO_SOLVER, np.inf)
     assert any(note.endswith("failed: Install a compiler.") for note in found.notes)
     assert len(integrator.runs) == 1
@@ -53,8 +52,8 @@ def test_a_missing_compiler_is_told_and_tried_once(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_where_nothing_is_left_to_estimate_failure_is_no_success(method):
-    problem = CASE["decay"].problem()
-    held = problem.fixing(CASE["decay"].truth)
+    problem = CASES["decay"].problem()
+    held = problem.fixing(CASES["decay"].truth)
     found = method(Missing()).estimate(held, {})
     assert (found.status, found.objective) == (Status.NO_SOLVER, np.inf)
     assert found.notes[0].endswith("Install a compiler.")
@@ -63,7 +62,7 @@ def test_where_nothing_is_left_to_estimate_failure_is_no_success(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_integrator_that_refuses_says_why(method):
-    case = CASE["dimer"]
+    case = CASES["dimer"]
     found = method(igpe.integrators.RungeKutta()).estimate(case.problem(), case.near)
     assert found.status is Status.INTEGRATION_BROKE
     assert any("RungeKutta cannot integrate" in note for note in found.notes)
@@ -130,7 +129,7 @@ def test_rows_without_a_number_are_not_integrated():
     table = pd.DataFrame({"time": t, "A": np.r_[np.exp(0.7 * t[:10]), np.nan]})
     table.loc[3, "A"] = np.nan
     run = igpe.Experiment(table, start={"A": 1.0}, start_time=0.0, sigma=0.01)
-    problem = igpe.Problem(CASE["decay"].builder, parameters={"k": (-5, 5)}, experiments=run)
+    problem = igpe.Problem(CASES["decay"].builder, parameters={"k": (-5, 5)}, experiments=run)
     for method in METHODS:
         found = method().estimate(problem, {"k": -1.0})
         assert found.parameters["k"] == pytest.approx(-0.7, rel=1e-5)
@@ -140,7 +139,7 @@ def test_rows_without_a_number_are_not_integrated():
 
 
 def test_early_horizons_are_integrated_roughly_and_never_keep_from_an_answer(monkeypatch):
-    case = CASE["decay"]
+    case = CASES["decay"]
     exact = igpe.integrators.Sundials(atol=1e-6)
     prepared = igpe.IncrementalShooting(exact).prepare(LOTKA)
     (rough,) = prepared.rough_stages[0].residuals.runs

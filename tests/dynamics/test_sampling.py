@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ode import ode
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.box import Box
@@ -13,7 +13,6 @@ from igpe.dynamics.search.engine import Attempt, Restarts, distinct_points, rank
 from igpe.dynamics.shooting.incremental_shooting import SamplingDensity
 from igpe.numerics.least_squares.base import Fit, Linearised
 
-CASE = {case.name: case for case in ZOO}
 OMEGA = 2 * np.pi
 
 
@@ -47,7 +46,7 @@ def overnight(sigma):
     values = np.exp(-0.1 * times) + 0.01 * np.random.default_rng(0).standard_normal(11)
     table = pd.DataFrame({"time": times, "A": values})
     run = igpe.Experiment(table, start={"A": 1.0}, start_time=0.0, sigma=sigma)
-    return igpe.Problem(CASE["decay"].builder, parameters={"k": (0, 10)}, experiments=run)
+    return igpe.Problem(CASES["decay"].builder, parameters={"k": (0, 10)}, experiments=run)
 
 
 @pytest.mark.parametrize("sigma", [None, 0.01])

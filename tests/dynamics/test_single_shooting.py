@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from zoo import ZOO
+from zoo import CASES, every_case
 
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
@@ -16,18 +16,8 @@ from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 from models import rikitake
 
-CASE = {c.name: c for c in ZOO}
 
-
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
-def test_exact_data_give_back_the_true_parameters(case):
-    found = SingleShooting().estimate(case.problem(), case.near)
-    assert found.status is Status.CONVERGED
-    assert found.parameters == pytest.approx(case.truth, rel=2e-5)
-    assert found.objective == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_the_derivative_of_the_residuals_against_central_differences(case):
     problem = case.problem(noise=0.05)
     residuals = Residuals(problem, Sundials(rtol=1e-11, atol=1e-13))
@@ -50,7 +40,7 @@ def decay_runs(**second):
 
 def decays(**settings):
     """The problem of both decays."""
-    return Problem(CASE["decay"].builder, parameters=["k"], experiments=decay_runs(), **settings)
+    return Problem(CASES["decay"].builder, parameters=["k"], experiments=decay_runs(), **settings)
 
 
 def test_residuals_are_weighted_and_priors_stand_at_the_end():
@@ -77,7 +67,7 @@ def test_local_parameters_are_found_each_from_its_own_experiment():
         Experiment(pd.DataFrame({"time": t, "A": np.exp(-k * t)}), start={"A": 1.0})
         for k in (0.3, 1.1)
     ]
-    problem = Problem(CASE["decay"].builder, parameters=["k"], local=["k"], experiments=runs)
+    problem = Problem(CASES["decay"].builder, parameters=["k"], local=["k"], experiments=runs)
     found = SingleShooting().estimate(problem, {"k@1": 0.7, "k@2": 0.7})
     assert found.parameters == pytest.approx({"k@1": 0.3, "k@2": 1.1}, rel=1e-6)
 
@@ -105,7 +95,7 @@ def test_missing_values_and_replicates():
     data.loc[3, "A"] = np.nan
     data.loc[[1, 2], "A"] += [0.01, -0.01]
     run = Experiment(data, start={"A": 2.0}, replicates=True)
-    problem = Problem(CASE["decay"].builder, parameters=["k"], experiments=run)
+    problem = Problem(CASES["decay"].builder, parameters=["k"], experiments=run)
     found = SingleShooting().estimate(problem, {"k": 1.5})
     assert found.parameters["k"] == pytest.approx(0.7, rel=1e-6)
     assert found.objective == pytest.approx(2e-4, rel=1e-6)
@@ -119,11 +109,11 @@ def test_chaos_whose_derivatives_have_no_square_is_a_status():
 
 def test_what_it_cannot_do_is_refused():
     def tied(times):
-        m = CASE["decay"].builder(times)
+        m = CASES["decay"].builder(times)
         m.end = pyo.Constraint(expr=m.A[m.t.last()] >= 0.1)
         return m
 
-    run = Experiment(CASE["decay"].data(), start={"A": 2.0}, start_time=0.0)
+    run = Experiment(CASES["decay"].data(), start={"A": 2.0}, start_time=0.0)
     problem = Problem(tied, parameters=["k"], experiments=run)
     with pytest.raises(Unsupported, match=r"constraints \['end'\]\. Use igpe\.MultipleShooting"):
         SingleShooting().estimate(problem, {})
@@ -132,7 +122,7 @@ def test_what_it_cannot_do_is_refused():
 @pytest.mark.parametrize("size", [1e-12, 1e-9, 1e6])
 @pytest.mark.parametrize("measured", [["A", "B", "C"], ["B"]])
 def test_concentrations_of_any_size_give_the_same_rates(size, measured):
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
 
     def found(factor):
         table = case.data()[["time", *measured]]
@@ -150,14 +140,14 @@ def test_concentrations_of_any_size_give_the_same_rates(size, measured):
 
 def rooted(times):
     """The chain, measured by the root of its intermediate."""
-    m = CASE["consecutive"].builder(times)
+    m = CASES["consecutive"].builder(times)
     m.y = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.k2 * m.B[t]))
     m.w = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.k1 - 1) + m.B[t])
     return m
 
 
 def test_a_measured_root_that_starts_at_zero():
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     table = case.data()
     table["y"] = np.sqrt(case.truth["k2"] * table["B"].clip(0))
     table = pd.concat([pd.DataFrame({"time": [0.0], "y": [0.0]}), table[table["time"] > 0]])
@@ -169,7 +159,7 @@ def test_a_measured_root_that_starts_at_zero():
 
 
 def test_an_infinite_derivative_is_no_derivative():
-    case = CASE["consecutive"]
+    case = CASES["consecutive"]
     run = Experiment(case.data()[["time", "B"]].rename(columns={"B": "w"}), start=case.start)
     problem = Problem(rooted, parameters=list(case.truth), experiments=run)
     at = Residuals(problem, Sundials())

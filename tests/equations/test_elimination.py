@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 import pytest
 from ode import over_time
 from scipy.optimize import fsolve
-from zoo import ZOO
+from zoo import every_case
 
 from igpe.equations.compiled import compiled
 from igpe.equations.elimination import LARGEST_SYMBOLIC, AtPoint, solve_all, solve_for
@@ -18,7 +18,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_the_residual_vanishes_at_what_elimination_says(case):
     problem = case.problem()
     system = compiled(problem).systems[0]

@@ -13,7 +13,7 @@ from igpe.equations.timed import Held, TimeSymbols, as_products, stops
 from igpe.problem.inputs import Table, linear_input
 
 T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))
-BELOW, ABOVE = np.nextafter(0.4, 0), np.nextafter(0.4, 1)
+ABOVE = np.nextafter(0.4, 1)
 
 
 NO_INPUTS = ca.SX(0, 1)

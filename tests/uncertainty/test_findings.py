@@ -11,12 +11,10 @@ from one_state import one_state
 from scipy import stats
 from scipy.special import lambertw
 from small_problems import TIMES, line
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.errors import ProblemError
-
-CASE = {c.name: c for c in ZOO}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +116,7 @@ def test_good_fits_have_no_such_notes_and_sound_tests():
 
 def test_exact_data_have_no_residuals_to_test():
     """What is left is rounding, which has a pattern of its own."""
-    found = igpe.estimate(CASE["consecutive"].problem())
+    found = igpe.estimate(CASES["consecutive"].problem())
     assert found.notes == ()
     assert found.residual_tests().empty
     assert found.outliers().empty

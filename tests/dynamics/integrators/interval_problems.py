@@ -11,7 +11,7 @@ import pyomo.environ as pyo
 import pytest
 from initial_values import needs_compiler, one_state, posed
 from ode import over_time
-from zoo import ZOO
+from zoo import CASES
 
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
@@ -98,14 +98,9 @@ def fed(*, start=1.0):
     return Problem(build, parameters=["k"], experiments=run)
 
 
-def chosen(name):
-    """A case of the zoo."""
-    return next(c for c in ZOO if c.name == name)
-
-
 def of_zoo(name, intervals):
     """A case of the zoo, cut at equal distances; times are those of its measurements."""
-    case = chosen(name)
+    case = CASES[name]
     nodes = np.linspace(0.0, case.times[-1], intervals + 1)
     return cut(case.problem(), case.truth, nodes, case.times)
 

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from initial_values import needs_compiler, one_state, robertson, simulation
-from zoo import ZOO
+from zoo import CASES
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
 
-CASE = {c.name: c for c in ZOO}
 EXACT = Sundials(rtol=1e-11, atol=1e-13)
 
 
@@ -21,7 +20,7 @@ def same(one, other):
 
 def by(name, *methods):
     """One case by several integrators."""
-    case = CASE[name]
+    case = CASES[name]
     q = case.problem().box.vector(case.truth)
     return [simulation(case.problem(), case.times, method=m).run(q) for m in methods]
 
@@ -67,7 +66,7 @@ def test_what_has_no_solution_is_not_tried_twice(monkeypatch):
 @pytest.mark.parametrize("rtol", [1e-5, 1e-7, 1e-9, 1e-11])
 def test_the_error_of_the_compiled_method_follows_its_tolerance(rtol):
     """Also between its steps, where its outputs are."""
-    case = CASE["lotka_volterra"]
+    case = CASES["lotka_volterra"]
     problem, q = case.problem(), case.problem().box.vector(case.truth)
     times = np.linspace(0.0, 9.64, 200)
     exact = simulation(problem, times, method=Sundials(rtol=1e-13, atol=1e-15, max_steps=10**6))

@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, robertson, simulation
 from ode import over_time
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError
@@ -279,7 +279,7 @@ def test_growth_beyond_the_limit(method):
 
 @every_method
 def test_the_limit_of_steps(method):
-    case = next(c for c in ZOO if c.name == "lotka_volterra")
+    case = CASES["lotka_volterra"]
     problem = case.problem()
     made = simulation(problem, [0.0, 1e-3, 5.0], method=method(max_steps=25))
     came = made.run(problem.box.vector(case.truth))
@@ -312,7 +312,7 @@ def test_the_limit_of_time(method):
 
 @pytest.mark.parametrize("method", [Sundials, Automatic])
 def test_no_consistent_algebraic_variables(method):
-    case = next(c for c in ZOO if c.name == "dimer")
+    case = CASES["dimer"]
     made = simulation(case.problem(), case.times, method=method())
     came = made.run(np.array([0.6, -5.0]))  # total = M + 2 K M^2 has no root
     assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)

@@ -7,7 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, robertson, simulation
-from zoo import ZOO
+from zoo import CASES, every_case
 
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
@@ -26,7 +26,7 @@ def can(method, case):
 @cache
 def differences(name):
     """Central differences of states and measured quantities, by CVODES without sensitivities."""
-    case = next(c for c in ZOO if c.name == name)
+    case = CASES[name]
     problem = case.problem()
     made = simulation(
         problem, case.times, sensitivities=False, method=Sundials(rtol=1e-11, atol=1e-13)
@@ -44,7 +44,7 @@ def differences(name):
 
 @pytest.mark.slow
 @every_method
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 @pytest.mark.parametrize("sensitivities", [True, False])
 def test_the_zoo_as_simulated_elsewhere(case, sensitivities, method):
     if not can(method, case):
@@ -60,7 +60,7 @@ def test_the_zoo_as_simulated_elsewhere(case, sensitivities, method):
 
 
 @every_method
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
+@every_case
 def test_sensitivities_against_central_differences(case, method):
     if not can(method, case):
         pytest.skip("is refused, see test_refusals")
@@ -165,7 +165,7 @@ def test_stiff_kinetics_as_published(method):
 @every_method
 @pytest.mark.parametrize("name", ["lotka_volterra", "stirred_tank"])
 def test_the_same_unknowns_give_the_same_bits_whatever_ran_before(name, method):
-    case = next(c for c in ZOO if c.name == name)
+    case = CASES[name]
     problem = case.problem()
     made = simulation(problem, case.times, method=method())
     near, truth = problem.box.vector(case.near), problem.box.vector(case.truth)
@@ -181,7 +181,7 @@ def test_the_same_unknowns_give_the_same_bits_whatever_ran_before(name, method):
 @every_method
 @pytest.mark.parametrize("name", ["lotka_volterra", "stirred_tank", "dimer"])
 def test_until_is_the_same_for_earlier_times_and_generates_nothing(name, method, monkeypatch):
-    case = next(c for c in ZOO if c.name == name)
+    case = CASES[name]
     if not can(method, case):
         pytest.skip("is refused, see test_refusals")
     problem, last = case.problem(), case.times[7] + 1e-3

@@ -8,7 +8,7 @@ from initial_values import simulation
 from ode import over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.status import Status
@@ -17,7 +17,7 @@ from igpe.problem.problem import Problem
 
 
 def test_the_start_of_a_dae_is_consistent():
-    case = next(c for c in ZOO if c.name == "dimer")
+    case = CASES["dimer"]
     came = simulation(case.problem(), [0.0, 1e-6]).run(np.array([0.6, 0.5]))
     root = (np.sqrt(1 + 8 * 0.5 * 3.0) - 1) / (4 * 0.5)
     assert came.implicit[0, 0] == pytest.approx(root, rel=1e-9)

@@ -8,7 +8,7 @@ import pytest
 from consecutive import problem as consecutive
 from lotka_volterra import problem as lotka_volterra
 from repeated import statistical, thinned
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 
@@ -45,7 +45,7 @@ def test_residuals_of_random_models_with_tables(seed: int) -> None:
 
 @pytest.mark.parametrize("width", [0.0, 1e-3, 0.1])
 def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
-    case = next(c for c in ZOO if c.name == "stirred_tank")
+    case = CASES["stirred_tank"]
     more = {"start": case.start, "start_time": 0.0, "inputs": case.inputs}
     run = igpe.Experiment(case.data(noise=0.02), sigma=0.05, **more)
     problem = igpe.Problem(

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from one_state import one_state
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.core.errors import DataError, ProblemError
 from igpe.dynamics.shooting.reweighting import weighted_at
 
-TANK = next(c for c in ZOO if c.name == "stirred_tank")
+TANK = CASES["stirred_tank"]
 STEPS = igpe.step_input([0.0, 2.0, 5.0], [0.2, 1.0, 0.1])
 BOUNDS = {"k": (0.0, 2.0), "volume": (0.5, 5.0)}
 PRIOR = igpe.losses.NormalPrior(1.3, 0.05)

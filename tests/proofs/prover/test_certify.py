@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import everything
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.proofs import compiled
@@ -18,8 +18,6 @@ from igpe.proofs.prover import search
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, proved_objective
-
-CASES = {c.name: c for c in ZOO}
 
 
 def published(name: str) -> Any:

@@ -16,7 +16,7 @@ from ode import over_time
 from pyomo import dae
 from repeated import statistical
 from trust.optima import sulfisoxazole
-from zoo import ZOO
+from zoo import CASES
 
 import igpe
 from igpe.proofs.prover import enclosure as enclosing
@@ -26,9 +26,8 @@ from igpe.proofs.prover.kernels.tape import TERM
 from igpe.proofs.prover.posed import Dynamic, posed
 
 SLACK = 1e-9  # of a residual and its measurement: what the other integration may be off
-ZOO_CASES = {c.name: c for c in ZOO}
 PROBLEMS: dict[str, Callable[[], Any]] = {
-    **{n: c.problem for n, c in ZOO_CASES.items() if n != "dimer"},
+    **{n: c.problem for n, c in CASES.items() if n != "dimer"},
     "everything": everything,
     **{
         n: importlib.import_module(n).problem
@@ -253,7 +252,7 @@ def changed(module: ModuleType, name: str, what: str, by: str) -> Any:
 
 @pytest.mark.slow
 def test_claims_that_mutations_break_hold() -> None:
-    for problem in (ZOO_CASES["consecutive"].problem(noise=0.1), PROBLEMS["michaelis_menten"]()):
+    for problem in (CASES["consecutive"].problem(noise=0.1), PROBLEMS["michaelis_menten"]()):
         assert violations(problem, posed(problem), boxes=15, seed=5) == []
 
 
@@ -272,7 +271,7 @@ MUTATIONS = (
 def test_a_broken_bound_is_caught(
     mutation: Callable[..., Dynamic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = ZOO_CASES["consecutive"].problem(noise=0.1)
+    problem = CASES["consecutive"].problem(noise=0.1)
     dynamic = mutation(monkeypatch, posed(problem))
     assert violations(problem, dynamic, boxes=12, seed=5) != []
 
