@@ -394,6 +394,7 @@ MOST_PIECES = 48  # of one part that are left after a halving; more are given up
 STUCK = 0.7  # share of pieces that are left; with more it is given up as well
 PATIENCE = 2  # but not before so many halvings
 SHRUNK = 0.6  # a hull of so much of the part's volume is not halved
+NARROWEST = 0.05  # of the widest axis, by the size of the values: narrower ones are not halved
 WIDE = 8.0  # ratio of bounds from which a range is cut at its geometric mean
 
 
@@ -532,6 +533,8 @@ def _reduced(rows: BoxRows, boxes: Boxes, claims: Claims, owner: IntArray, cut: 
     share = np.prod(np.where(box > 0, (high - low) / np.where(box > 0, box, 1.0), 1.0), axis=1)
     known: BoolArray = np.all(np.isfinite(rows.e[:, owner]), axis=0)
     score = np.where(known[:, None], scores[left], rows.spread[:, owner].T)
+    width = (high - low) / np.maximum(np.maximum(np.abs(low), np.abs(high)), TINY)
+    score = np.where(width > NARROWEST * width.max(axis=1, keepdims=True), score, 0.0)
     flat = ~(score.max(axis=1) > 0)
     score[flat] = (high - low)[flat]
     number, low, high = _halved(was.number, low, high, score, share > SHRUNK, wide=~known)

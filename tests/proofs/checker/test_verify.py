@@ -10,7 +10,9 @@ import consecutive
 import lotka_volterra
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from ode import ode
 
 import igpe
 from igpe.proofs.checker import confirm, verify
@@ -232,6 +234,29 @@ def test_what_the_checker_does_not_know_is_refused() -> None:
     problem = igpe.Problem(consecutive.model, parameters=names, experiments=[run], loss=loss)
     with pytest.raises(igpe.errors.Unsupported, match="a loss other than"):
         igpe.verify(certificate(), problem)
+
+
+def test_an_unknown_that_moves_only_the_remainders_is_halved_too() -> None:
+    """Nothing measured depends on y or b, but bounds of y need narrow ranges of b."""
+    model = ode(
+        {
+            "x": lambda m, t: pyo.exp(-m.a * t) - m.x[t],
+            "y": lambda m, t: pyo.log(1 + m.b**2 + m.x[t] ** 2) - m.y[t],
+        },
+        a=(0.05, 2.05),
+        b=(-2.0, 2.0),
+    )
+    times = np.linspace(0.5, 6.0, 9)
+    x = np.exp(-0.5 * times) * 2 - np.exp(-times) + 0.05 * np.cos(9 * times)
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "x": x}),
+        start={"x": 1.0, "y": 0.5},
+        sigma=0.02,
+        start_time=0.0,
+    )
+    given = igpe.Problem(model, parameters=["a", "b"], experiments=run)
+    proof = igpe.certify(given, {"a": 0.5, "b": 1.0}, gap=0.01)
+    assert igpe.verify(proof, given, seconds=20.0).verdict is igpe.proofs.Verdict.VERIFIED
 
 
 def test_slabs_cover_what_a_contraction_cuts_off() -> None:
