@@ -523,7 +523,7 @@ def _refined_best(
             guess = profiles(
                 Simulated(problem, settings.integrator, values), path.algebraic.curves.of
             )
-            uncorrected.append(Uncorrected(values, objective, path.usable, guess))
+            uncorrected.append(Uncorrected(values, objective, guess))
         shot = by_shooting(problem, residuals, uncorrected, best)
         if shot is not None:
             number, best = shot

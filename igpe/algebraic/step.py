@@ -55,11 +55,6 @@ class Curves:
     smoother: Smoother
     of: tuple[Mapping[str, Smooth], ...]
 
-    def profile(self, experiment: int, name: str, times: FloatArray) -> FloatArray | None:
-        """Smoothed values of a quantity, or None if it was not measured."""
-        curve = self.of[experiment].get(name)
-        return None if curve is None else curve.value(times)
-
     def notes(self, problem: Problem) -> tuple[str, ...]:
         """What the smoother needs the user to know, each said once with the curves it is about."""
         said: dict[str, list[str]] = {}

@@ -191,7 +191,6 @@ class Row(NamedTuple):
 class DerivativeArray:
     """Equations with all derivatives that they need.
 
-    symbols    of the model
     rows       all of them, in the order of the equations
     levels     equation -> how often it was differentiated, where it was
     further    name -> symbol of derivatives that the model does not have: d(d(x)), d(z)
@@ -199,7 +198,6 @@ class DerivativeArray:
     has_algebraic  whether an algebraic variable itself is among the highest derivatives
     """
 
-    symbols: Symbols
     rows: list[Row] = field(default_factory=list)
     levels: dict[str, int] = field(default_factory=dict)
     further: dict[str, Any] = field(default_factory=dict)
@@ -240,7 +238,7 @@ def differentiated(names: tuple[str, ...], residual: Any, symbols: Symbols) -> D
                     f"{MOST} times; igpe does not support such a high index."
                 )
             found.rows[i].append(found.derivative(names[i], found.rows[i][-1]))
-    array = DerivativeArray(symbols, inputs=found.inputs)
+    array = DerivativeArray(inputs=found.inputs)
     array.levels = {n: len(r) - 1 for n, r in zip(names, found.rows, strict=True) if len(r) > 1}
     array.has_algebraic = any(len(chain) == 1 for chain in found.chains)
     array.rows = [

@@ -97,7 +97,7 @@ class _Solved(NamedTuple):
     """One block at the estimate.
 
     amounts   (N, n) of the species;  slopes: (N, n, n_k) their derivative by the unknowns
-    residual  (N, p) r Q of all patterns;  by: (N, p, n_k) J Q
+    by        (N, p, n_k) J Q of all patterns
     degrees   numbers less spectra that are free where they are
     noise     standard deviation outside of the space of the spectra
     scatter   (p, p) W_c
@@ -108,7 +108,6 @@ class _Solved(NamedTuple):
     one: Unmixed
     amounts: FloatArray
     slopes: FloatArray
-    residual: FloatArray
     by: FloatArray
     degrees: int
     noise: float
@@ -248,7 +247,7 @@ def _solved(
     rank = [k.basis.shape[1] - block.mixture.varying for k in one.patterns]  # below len(k.free)
     held = sum((every - r) * len(k.columns) for r, k in zip(rank, one.patterns, strict=True))
     degrees = block.degrees + held
-    return _Solved(block, one, amounts, slopes, residual, by, degrees, noise, scatter, p)
+    return _Solved(block, one, amounts, slopes, by, degrees, noise, scatter, p)
 
 
 def _with_scatter(

@@ -24,7 +24,6 @@ from igpe.problem.tables import Data, read_table
 
 FLOOR = 1e-6  # of the largest number: errors below it are those of the integration
 FEWEST = 3  # times and wavelengths
-NEAR = 1e-9  # of the span: times that differ by less are one
 Unwanted = int | Literal["constant"] | None
 
 
@@ -312,8 +311,8 @@ class Spectra(Suggesting):
         """Use the singular values and the noise to estimate the number of contributions."""
         sigma = self.sigma
         weighted = self.values if sigma is None else self.values / sigma
-        left, size, right = np.linalg.svd(weighted, full_matrices=False)
-        return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
+        size = np.linalg.svd(weighted, compute_uv=False)
+        return Rank(np.asarray(size), weighted.shape, None if sigma is None else 1.0)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
         """Singular values of the spectra up to each time (forward) and from each time on
@@ -380,17 +379,9 @@ class Rank:
     noise     noise level, in the unit of the measured values (or 1)
     """
 
-    def __init__(
-        self,
-        singular: FloatArray,
-        shape: tuple[int, int],
-        sigma: float | None,
-        left: FloatArray,
-        right: FloatArray,
-    ) -> None:
-        self.singular, self._shape, self._known = singular, shape, sigma
+    def __init__(self, singular: FloatArray, shape: tuple[int, int], sigma: float | None) -> None:
+        self.singular, self._shape = singular, shape
         self.number, self.noise = contributions(singular, shape, sigma)
-        self._left, self._right = left, right
 
     def to_frame(self) -> pd.DataFrame:
         """Return the singular values, the largest that noise alone would give, and verdicts."""

@@ -75,11 +75,11 @@ def test_the_integral_form_begins_at_a_known_start():
     assert "integrated slopes" in posing.origin
 
 
-def test_curves_pass_through_a_known_start_and_are_none_for_what_is_not_measured():
+def test_curves_pass_through_a_known_start_and_are_of_what_is_measured():
     _, problem = STRUCTURES["unmeasured_intermediate"]
     curves = smooth_measurements(problem, Interpolation())
-    assert curves.profile(0, "A", np.array([0.0]))[0] == pytest.approx(1.0, rel=1e-12)
-    assert curves.profile(0, "B", np.array([0.0])) is None
+    assert curves.of[0]["A"].value(np.array([0.0]))[0] == pytest.approx(1.0, rel=1e-12)
+    assert "B" not in curves.of[0]
     run, starts = problem.experiments[0], problem.starts[0]
     assert [known_start(run, starts, n) for n in ("A", "B", "stranger")] == [1.0, 0.0, None]
 

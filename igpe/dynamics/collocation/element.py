@@ -34,14 +34,13 @@ class Pattern(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """m functions of n variables v and some numbers d, twice differentiated. All are CasADi's.
+    """m functions of some variables v and numbers d, twice differentiated. All are CasADi's.
 
     values     (v, d) -> (m,)
     jacobian   (v, d) -> its nonzeros
     hessian    (v, d, lam) -> nonzeros of the upper triangle of the second derivative of lam'values
     """
 
-    n: int
     m: int
     values: Any
     jacobian: Any
@@ -58,7 +57,6 @@ def piece(v: Any, d: Any, values: Any) -> Piece:
     triplets = (matrix.sparsity().get_triplet() for matrix in (jacobian, hessian))
     patterns = (Pattern(*(np.array(p, dtype=np.intp) for p in both)) for both in triplets)
     return Piece(
-        v.numel(),
         values.numel(),
         ca.Function("values", [v, d], [values]),
         ca.Function("jacobian", [v, d], [jacobian.nz[:]]),

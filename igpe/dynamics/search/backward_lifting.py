@@ -136,7 +136,7 @@ class BackwardLifting(Checked):
         elif not ended and any(held.any() for held in step.limited):
             return self._on_bounds(evaluate, after, full, space, watch)
         outcome = Outcome(now.point, full, status, now.iterations, after.evaluations)
-        return outcome._replace(held=step.inverse.held, limited=step.limited)
+        return outcome._replace(limited=step.limited)
 
     def _on_bounds(
         self, evaluate: Evaluate, now: _Now, here: Chained, space: Space, watch: Watch

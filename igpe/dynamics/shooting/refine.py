@@ -234,13 +234,11 @@ class Uncorrected(NamedTuple):
     """A candidate before step 5.
 
     objective  its sum of squares there, NaN where nothing was integrated
-    corrected  whether collocation has an answer for it
     profiles   of each experiment, with which multiple shooting begins
     """
 
     parameters: Mapping[str, float]
     objective: float
-    corrected: bool
     profiles: Sequence[Profile]
 
 

@@ -67,7 +67,6 @@ class Outcome(NamedTuple):
     at          what it is worth; None if not even the start could be evaluated
     status      CONVERGED, ITERATION_LIMIT, STALLED or INTEGRATION_BROKE (at the start)
     iterations  steps taken;  evaluations: of the chains
-    held        directions of the unknowns that the last step held, as nothing determines them
     limited     for each chain (n_x,) which numbers of its nodes the last step kept at a bound
     active      (a, n) derivative of the constraints that are active there, if there are any
     """
@@ -77,7 +76,6 @@ class Outcome(NamedTuple):
     status: Status
     iterations: int
     evaluations: int
-    held: int = 0
     active: FloatArray | None = None
     limited: tuple[BoolArray, ...] = ()
 
@@ -98,7 +96,7 @@ class Outcome(NamedTuple):
 
     def after(self, step: Proposal) -> "Outcome":
         """With what is known of the step from there."""
-        return self._replace(held=step.inverse.held, limited=step.limited, active=step.active)
+        return self._replace(limited=step.limited, active=step.active)
 
 
 SHARE = Rule(lambda v: is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1")

@@ -305,17 +305,6 @@ class BoxEnclosure:
             worst = max(worst, int(outcome))
         return worst
 
-    def monomials(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
-        """Monomials of a box's polynomials at one of its points (n_p,), to rounding."""
-        middle, radius = scaled(lower, upper).T
-        delta = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
-        which = is_exponential(lower, upper, self.divides)
-        if which.any():
-            m, r = logarithmic(lower[which], upper[which]).T
-            delta[which] = np.log(point[which] / m) / r
-        factors = np.append(delta, 1.0)[self.algebra.factors]  # places -1 are factors of 1
-        return np.asarray(np.prod(factors, axis=1))
-
     def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
         """Forget all rows; record those of priors and jumps, which are linear."""
         clear(self.rows)

@@ -51,7 +51,6 @@ SHORT = 0.25  # of the precision: share of the rise by which these points stay b
 TINY = 1e-9  # relative; thresholds are rounded by that, away from what they claim
 EXACT = 1e-13  # of the sum of squared measurements: a smaller objective is a fit without errors
 NEAR = 3.0  # widths of an allowed box around it in which boxes are cut along its faces
-CENTRAL = 0.1  # share of a box's width next to its ends where no face is taken for its middle
 
 
 class Rises(NamedTuple):

@@ -21,7 +21,7 @@ MARKERS = "os^Dv"
 LINES = ("-", "--", "-.", ":")
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 """Told apart by the colour-blind too (Okabe & Ito, Color Universal Design, 2008)."""
-BLUE, ORANGE, GREEN, RED = COLOURS[:4]
+BLUE, ORANGE = COLOURS[:2]
 GREY = "#7F7F7F"
 PANEL = (4.2, 3.2)  # inches
 LAYOUTS = ((12, 3, PANEL), (24, 4, (3.5, 2.7)), (10**9, 5, (3.1, 2.5)))

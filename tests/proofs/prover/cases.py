@@ -14,6 +14,7 @@ from scipy.integrate import solve_ivp
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.proofs.prover.enclosure import BoxEnclosure, is_exponential, logarithmic, scaled
 from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
 
@@ -34,6 +35,17 @@ class Integrated:
         for functions, run, index in zip(self.functions, runs, self.index, strict=True):
             parts.append(_run(*functions, run, p[index]))
         return np.concatenate(parts)
+
+
+def monomials(enclosure: BoxEnclosure, lower: Any, upper: Any, point: Any) -> Any:
+    """Monomials of a box's polynomials at one of its points (n_p,), to rounding."""
+    middle, radius = scaled(lower, upper).T
+    delta = np.where(radius > 0, (point - middle) / np.where(radius > 0, radius, 1.0), 0.0)
+    which = is_exponential(lower, upper, enclosure.divides)
+    if which.any():
+        m, r = logarithmic(lower[which], upper[which]).T
+        delta[which] = np.log(point[which] / m) / r
+    return np.prod(np.append(delta, 1.0)[enclosure.algebra.factors], axis=1)  # -1: a factor of 1
 
 
 def _functions(ivp: InitialValueProblem) -> tuple[Evaluated, Evaluated, Evaluated]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Integrated
+from cases import Integrated, monomials
 from lotka_volterra import problem as lotka_volterra
 from plain import plain
 
@@ -141,7 +141,7 @@ def outside(boxes: int) -> int:
             INTEGRATION.integrate(run, p, ranges, 0.3, 300, 1e300)
         for _ in range(2):
             at = lower + (upper - lower) * rng.random(2)
-            away = np.abs(truth(at) - enclosure.rows.c @ enclosure.monomials(lower, upper, at))
+            away = np.abs(truth(at) - enclosure.rows.c @ monomials(enclosure, lower, upper, at))
             wrong += int((away > enclosure.rows.error + 1e-10).sum())
     return wrong
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from cases import Integrated, everything
+from cases import Integrated, everything, monomials
 from ode import over_time
 from pyomo import dae
 from repeated import statistical
@@ -73,7 +73,7 @@ def violations(
         residuals = [truth(p) for p in points]
         for p, r in zip(points, residuals, strict=True):
             room = SLACK * (np.abs(r) + weight)
-            away = np.abs(r - rows[0] @ enclosure.monomials(lower, upper, p))
+            away = np.abs(r - rows[0] @ monomials(enclosure, lower, upper, p))
             if (away > rows[1] + room).any():
                 found.append(f"polynomial, {(away - rows[1]).max():g}")
             if (r < rows[2] - room).any() or (r > rows[3] + room).any():
