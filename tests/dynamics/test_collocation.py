@@ -286,3 +286,65 @@ def test_the_estimate_is_not_worse_than_the_start():
 def test_other_losses_are_refused():
     with pytest.raises(Unsupported, match="least squares"):
         FIT.estimate(posed(of={"loss": L1()}), {"k": 0.5})
+
+
+STEP_TIMES = np.linspace(0.25, 3.0, 12)
+STEPPED = np.where(
+    STEP_TIMES < 1,
+    np.exp(-0.8 * STEP_TIMES),
+    np.exp(-0.8 * STEP_TIMES) + 0.5 / 0.8 * (1 - np.exp(0.8 - 0.8 * STEP_TIMES)),
+)
+
+
+def stepped(times, inflow, change=lambda m: None):
+    """dA/dt = -k A + inflow(m, t), with a constraint, which only Pyomo's equations can keep."""
+    m = decay(times)
+    m.on = pyo.Param(mutable=True, initialize=1)
+    m.feed = pyo.Param(mutable=True, initialize=9.0)
+    del m.rate
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] + inflow(m, t))
+    m.path = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] <= 9)
+    change(m)
+    return m
+
+
+@pytest.mark.parametrize(
+    "inflow",
+    [
+        lambda m, t: pyo.Expr_if(t > 1, 0.5, 0.0),
+        lambda m, t: pyo.Expr_if(t <= 1, 0.0, pyo.Expr_if(m.on == 1, 0.5, m.A[t])),
+        lambda m, t: m.feed,
+    ],
+    ids=["condition on time", "condition on a parameter", "input without time"],
+)
+@pytest.mark.parametrize("is_discretised", [False, True])
+def test_constraints_change_nothing_in_how_equations_are_read(inflow, is_discretised):
+    """Pyomo's writer takes the first branch of a known condition, and one value of an input."""
+
+    def discretise(m):
+        if is_discretised:
+            pyo.TransformationFactory("dae.finite_difference").apply_to(m, wrt=m.t, nfe=2)
+
+    data = pd.DataFrame({"time": STEP_TIMES, "A": STEPPED})
+    inputs = {"feed": step_input([0.0, 1.0], [0.0, 0.5])}
+    run = Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=0.01, inputs=inputs)
+    problem = Problem(
+        lambda times: stepped(times, inflow, discretise), parameters=["k"], experiments=run
+    )
+    found = FIT.estimate(problem, {"k": 0.5})
+    assert found.status is Status.CONVERGED
+    assert found.parameters["k"] == pytest.approx(0.8, rel=1e-4)
+
+
+def test_an_input_without_time_in_a_constraint_without_time_is_refused():
+    def end(m):
+        m.end = pyo.Constraint(expr=m.A[m.t.last()] <= m.feed + 9)
+
+    data = pd.DataFrame({"time": STEP_TIMES, "A": STEPPED})
+    inputs = {"feed": step_input([0.0, 1.0], [0.0, 0.5])}
+    run = Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=0.01, inputs=inputs)
+    problem = Problem(
+        lambda times: stepped(times, lambda m, t: m.feed, end), parameters=["k"], experiments=run
+    )
+    with pytest.raises(Unsupported, match="'end' contains the input 'feed', which changes"):
+        FIT.estimate(problem, {"k": 0.5})

@@ -17,8 +17,15 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.modeling import unique_component_name
-from pyomo.core.expr.numeric_expr import LinearExpression
-from pyomo.core.expr.visitor import identify_variables, replace_expressions
+from pyomo.core.expr.numeric_expr import Expr_ifExpression, LinearExpression
+from pyomo.core.expr.numvalue import is_fixed
+from pyomo.core.expr.visitor import (
+    identify_components,
+    identify_mutable_parameters,
+    identify_variables,
+    replace_expressions,
+)
+from pyomo.dae import DerivativeVar
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
@@ -39,11 +46,13 @@ from igpe.problem.building import build
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.losses import ROUNDING
-from igpe.problem.model import Instance, model_starts, read
+from igpe.problem.model import Instance, is_over, model_starts, read
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt, KnownOptimum, PreparedModel
 from igpe.solvers.nl import Sizes
+
+INSIDE = {"descend_into_named_expressions": True, "remove_named_expressions": True}
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ class Transcription:
                 objective.deactivate()
             cost += _set_conditions(problem, experiment, instance, scalars)
             if run.is_ours:
+                _drop_discretisation(instance)
                 _add_polynomials(run, instance.model)
             self.model.add_component(f"experiment_{k}", instance.model)
             runs.append(run)
@@ -234,28 +244,77 @@ def _set_conditions(
     """Turn the instance into the experiment; returns its weighted squared residuals."""
     replaced = _parameters(problem, experiment, instance, scalars)
     replaced |= _pieces(problem, experiment, instance, scalars)
-    first = instance.first
-    for name, value in experiment.inputs.items():
-        if name in instance.scalars:
-            _set(instance.scalars[name], evaluate(value, first))
-            continue
-        for t, data in instance.series[name].items():
-            # An element owns its right end: there a jump has not happened yet.
-            _set(data, evaluate(value, float(t), before=t > first))
+    moving = _inputs(experiment, instance)
     _set_starts(problem, experiment, instance, scalars)
     residuals, m = [], experiment.measurements
     for row, column, value, sigma in zip(m.row, m.column, m.value, m.sigma, strict=True):
-        series = instance.over_time(m.names[column])
+        series, t = instance.over_time(m.names[column]), float(m.times[row])
         assert series is not None, (
             "the problem has already checked that the model contains all measured quantities"
         )
-        quantity = _replaced(series[float(m.times[row])], replaced)
+        quantity = _written(series[t], replaced | moving.at(t))
         residuals.append((quantity - float(value)) / float(sigma))
-    if replaced:
-        for constraint in instance.model.component_data_objects(pyo.Constraint, active=True):
-            constraint.set_value(_replaced(constraint.expr, replaced))
+    families = [*instance.equations.values(), *instance.inequalities.values()]
+    times = {id(c): float(t) for family in families for t, c in family.items()}
+    times |= {id(c): instance.first for c in model_starts(instance).conditions.values()}
+    for constraint in instance.model.component_data_objects(pyo.Constraint, active=True):
+        here = replaced
+        if id(constraint) in times:
+            here = replaced | moving.at(times[id(constraint)])
+        else:
+            moving.require_none(constraint)
+        if (written := _written(constraint.expr, here)) is not constraint.expr:
+            constraint.set_value(written)
     _leave_out(instance, residuals)
     return [r**2 for r in residuals]
+
+
+@dataclass(frozen=True)
+class _Moving:
+    """Inputs that the model has as one number, although they change with time.
+
+    inputs  Pyomo's component -> the input;  first: the first time
+    """
+
+    inputs: Sequence[tuple[Any, Any]]
+    first: float
+
+    def at(self, t: float) -> dict[int, Any]:
+        """Id of each component -> its value at a time; see `_value`."""
+        return {id(component): _value(given, t, self.first) for component, given in self.inputs}
+
+    def require_none(self, constraint: Any) -> None:
+        """Raise Unsupported if a constraint without a time contains one."""
+        components = {id(component) for component, _ in self.inputs}
+        if not components:
+            return
+        used = [*identify_variables(constraint.expr), *identify_mutable_parameters(constraint.expr)]
+        lost = next((c.name for c in used if id(c) in components), None)
+        if lost is not None:
+            raise Unsupported(
+                f"The constraint '{constraint.name}' contains the input '{lost}', which "
+                "changes with time, but neither of them is indexed by time. Index the input by "
+                "time."
+            )
+
+
+def _inputs(experiment: Experiment, instance: Instance) -> _Moving:
+    """Give the inputs their values; those that cannot have them in one component are returned."""
+    moving, first = list[tuple[Any, Any]](), instance.first
+    for name, value in experiment.inputs.items():
+        if name not in instance.scalars:
+            for t, data in instance.series[name].items():
+                _set(data, _value(value, float(t), first))
+            continue
+        _set(instance.scalars[name], evaluate(value, first))
+        if not isinstance(value, float):
+            moving.append((instance.scalars[name], value))
+    return _Moving(moving, first)
+
+
+def _value(given: Any, t: float, first: float) -> float:
+    """Of an input. An element owns its right end: there a jump has not happened yet."""
+    return evaluate(given, t, before=t > first)
 
 
 def _parameters(
@@ -321,12 +380,20 @@ def _set_starts(
             x.fix(value, skip_validation=True)
 
 
-def _replaced(expression: Any, replaced: dict[int, Any]) -> Any:
-    if not replaced:
-        return expression
-    return replace_expressions(
-        expression, replaced, descend_into_named_expressions=True, remove_named_expressions=True
-    )
+def _written(expression: Any, replaced: Mapping[int, Any]) -> Any:
+    """The expression with components replaced, and with the branches of conditions that are known.
+
+    Pyomo's writer takes the first branch where a condition is a plain bool.
+    replaced  id of a component -> what takes its place
+    """
+    while True:
+        if replaced:
+            expression = replace_expressions(expression, replaced, **INSIDE)
+        conditions = identify_components(expression, {Expr_ifExpression})
+        known = [c for c in conditions if is_fixed(c.args[0])]
+        replaced = {id(c): c.args[1 if pyo.value(c.args[0]) else 2] for c in known}
+        if not known:
+            return expression
 
 
 def _leave_out(instance: Instance, residuals: Iterable[Any]) -> None:
@@ -412,6 +479,15 @@ def _as_it_is(instance: Instance, radau: Radau) -> tuple[Instance, Mesh]:
     if left:  # finite differences and the like: nothing is known between the times
         edges, points = np.array(sorted(time), dtype=float), 1
     return instance, Mesh(edges, Radau(points))
+
+
+def _drop_discretisation(instance: Instance) -> None:
+    """Deactivate what pyomo.dae has added, as finite differences: polynomials take its place."""
+    for component in instance.model.component_objects():  # Pyomo lists them among the Vars then
+        if isinstance(component, DerivativeVar) and is_over(component, instance.time):
+            added = component.parent_block().component(f"{component.local_name}_disc_eq")
+            if added is not None:
+                added.deactivate()
 
 
 def _add_polynomials(run: Run, model: Any) -> None:
