@@ -10,7 +10,7 @@ the certificate names.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -300,15 +300,20 @@ class StatedWeights:
     sigma: tuple[tuple[float, ...], ...] = ()
     at: tuple[float, ...] = ()
 
-    def premise(self, unknowns: Sequence[str], problem: Problem, off: float) -> str:
+    def premise(
+        self, unknowns: Sequence[str], problem: Problem, off: float, spread: Mapping[str, float]
+    ) -> str:
         """A sentence on them, with a space before it; empty if the problem has its own.
 
-        off  largest relative difference from those of the problem's noise models
+        off     largest relative difference from those of the problem's noise models
+        spread  see `spread_at`
         """
         if self.relative:
-            names, sizes = ", ".join(self.relative), self.relative.values()
-            ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
-            return f" The standard deviations of {names} have the ratio {ratio}."
+            return (
+                f" The standard deviations of {', '.join(self.relative)} have the ratio "
+                f"{_ratio(self.relative.values())}; at the certificate's parameter values, the "
+                f"residuals have the ratio {_ratio([spread[n] for n in self.relative])}."
+            )
         if not problem.sigma_follows:
             return ""
         at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(unknowns, self.at, strict=True))
@@ -316,6 +321,11 @@ class StatedWeights:
             " The standard deviations are those in the certificate, which differ from those of the "
             f"noise model for {at} by a relative {_upward(off):g} at most."
         )
+
+
+def _ratio(sizes: Collection[float]) -> str:
+    least = min(sizes)
+    return " : ".join(f"{size / least:.4g}" if least > 0 else f"{size:.4g}" for size in sizes)
 
 
 def _upward(size: float) -> float:
@@ -398,6 +408,24 @@ def difference(weights: StatedWeights, problem: Problem, given: Sequence[Replay]
         formula = deviations(own, column, value, value + sigma * rows, sigma)
         worst = max(worst, float(np.max(np.nan_to_num(np.abs(formula / sigma - 1), nan=np.inf))))
     return worst
+
+
+def spread_at(
+    weights: StatedWeights, problem: Problem, given: Sequence[Replay], point: FloatArray
+) -> dict[str, float]:
+    """Root mean square of each quantity's residuals, where the certificate has relative weights.
+
+    point  (n_parameters,) where
+    """
+    if not weights.relative:
+        return {}
+    parts: dict[str, list[FloatArray]] = {}
+    for experiment, replay in zip(problem.experiments, given, strict=True):
+        program, names = replay.program, experiment.measurements.names
+        plain = residuals_at(replay, point) * program.sigma
+        for column in np.unique(program.column):
+            parts.setdefault(names[column], []).append(plain[program.column == column])
+    return {n: float(np.sqrt(np.mean(np.concatenate(own) ** 2))) for n, own in parts.items()}
 
 
 def fault_of_sigma(weights: StatedWeights, problem: Problem, off: float) -> str:

@@ -52,6 +52,7 @@ from igpe.proofs.checker.statements import (
     finite,
     read_region,
     read_weights,
+    spread_at,
     weighted,
 )
 
@@ -413,6 +414,7 @@ def verify(
     end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)
     off = difference(tree.weights, certified, given)
+    spread = spread_at(tree.weights, certified, given, np.array(tree.point))
     why = fault_of_sigma(tree.weights, certified, off)
     refuted, open_ = _faults(tree, objective, why, timed_out=time.monotonic() >= end)
     threshold = _threshold(tree, problem, given)
@@ -442,7 +444,7 @@ def verify(
         boxes=sum(o.boxes for o in outcomes),
         seconds=time.monotonic() - begin,
         region="" if refuted or open_ else _region_in_words(tree, threshold),
-        premise=tree.weights.premise(tree.unknowns, certified, off),
+        premise=tree.weights.premise(tree.unknowns, certified, off, spread),
         arb=by_arb,
     )
 

@@ -269,3 +269,24 @@ def test_slabs_cover_what_a_contraction_cuts_off() -> None:
     rng = np.random.default_rng(0)
     for p in 10 * rng.random((500, 2)):
         assert any((np.array(a) <= p).all() and (p <= np.array(b)).all() for a, b in parts)
+
+
+def test_the_ratio_of_residuals_stands_beside_that_of_the_standard_deviations() -> None:
+    """Any ratio is a premise; one that the residuals contradict is seen to be."""
+    times = np.linspace(0.5, 4.0, 8)
+    signs = np.array([1, -1, 1, -1, -1, 1, 1, -1])
+    slopes = {"x": lambda m, t: -m.k * m.x[t], "y": lambda m, t: -m.k * m.y[t]}
+    table = pd.DataFrame({"time": times})
+    table["x"], table["y"] = np.exp(-0.5 * times) + 0.01 * signs, np.exp(-0.5 * times)
+    table["y"] += 0.03 * signs[::-1]
+
+    def posed(sigma: Any) -> igpe.Problem:
+        run = igpe.Experiment(table, start={"x": 1.0, "y": 1.0}, start_time=0.0, sigma=sigma)
+        return igpe.Problem(ode(slopes, k=(0.1, 2)), parameters=["k"], experiments=run)
+
+    proof = igpe.certify(posed({"x": 0.5, "y": 2.0}), {"k": 0.5}, gap=0.01)
+    forged = json.loads(proof.to_json()) | {"relative_sigma": {"x": 0.5, "y": 2.0}, "sigma": []}
+    verdict = igpe.verify(json.dumps(forged), posed(None))
+    assert "have the ratio 1 : 4; at the certificate's parameter values" in str(verdict)
+    seen = float(str(verdict).split("the residuals have the ratio 1 : ")[1].rstrip(".\n"))
+    assert seen == pytest.approx(3.0, rel=0.1)
