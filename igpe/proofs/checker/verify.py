@@ -369,7 +369,7 @@ def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     return BoxNode(corner(data["lower"], n), corner(data["upper"], n), data["reason"], children)
 
 
-USUAL = Effort()
+USUAL, LOSS = Effort(), 1e-3  # of sqrt(gap): the precision that a level needs
 SHOWN = 1000  # regions at most that an answer lists
 NO_PROOF = "no proof {} that the sum of squares is above the bound"
 
@@ -491,12 +491,21 @@ def _confirmed(
             continue
         rest = 0.0 if is_over(outcomes) else effort.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            outcome = confirm(given, claims[own], level, effort, rest)
+            outcome = confirm(given, claims[own], level, _precise(effort, tree, level), rest)
         outcomes.append(outcome)
         if outcome.better is not None:
             why = f"with these parameter values, the sum of squares is below {level:.9g}"
             return outcomes, [tree.region(outcome.better, outcome.better, why)]
     return outcomes, []
+
+
+def _precise(effort: Effort, tree: Tree, level: float) -> Effort:
+    """As precise as a level that is so near the least sum of squares needs.
+
+    A box on which the sum is a share `gap` above the least is about sqrt(gap) wide.
+    """
+    gap = 1 - level / tree.objective if tree.objective > level > 0 else 1.0
+    return replace(effort, precision=min(effort.precision, LOSS * gap**0.5))
 
 
 def _threshold(tree: Tree, problem: Problem, given: Sequence[Replay]) -> Threshold | None:

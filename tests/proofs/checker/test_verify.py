@@ -259,6 +259,21 @@ def test_an_unknown_that_moves_only_the_remainders_is_halved_too() -> None:
     assert igpe.verify(proof, given, seconds=20.0).verdict is igpe.proofs.Verdict.VERIFIED
 
 
+def test_a_small_gap_is_verified() -> None:
+    times = np.linspace(1.0, 12.0, 10)
+    runs = []
+    for start in (2.0, 0.7):
+        x = (start**-0.6 + 0.12 * times) ** (-1 / 0.6) + 0.03 * np.cos(9 * times)
+        data = pd.DataFrame({"time": times, "x": x})
+        runs.append(
+            igpe.Experiment(data, start={"x": start}, sigma=0.03, start_time=0.0, name=f"{start}")
+        )
+    model = ode({"x": lambda m, t: -m.k * m.x[t] ** m.n}, k=(0.01, 2), n=(0.3, 3))
+    given = igpe.Problem(model, parameters=["k", "n"], experiments=runs)
+    proof = igpe.certify(given, {"k": 0.2, "n": 1.6}, gap=1e-9)
+    assert igpe.verify(proof, given, seconds=20.0).verdict is igpe.proofs.Verdict.VERIFIED
+
+
 def test_slabs_cover_what_a_contraction_cuts_off() -> None:
     """Every point of a grid lies in the inner box or in a slab, and slabs do not overlap."""
     tree = read_tree(certificate())
