@@ -204,3 +204,15 @@ def test_both_sides_of_known_jumps_are_among_the_default_times():
     near = found[np.abs(found["time"] - 7.03) < 1e-3]
     assert near["x"].to_numpy() == pytest.approx([3.01, 13.01], rel=1e-6)
     assert (np.abs(found["time"] - 3.01) < 1e-3).sum() == 2
+
+
+def test_a_measured_expression_may_contain_slopes():
+    """As a heat flow or a rate of uptake does."""
+    flow = {"q": lambda m, t: -50.0 * m.dx[t]}
+    model = ode({"x": lambda m, t: -m.k * m.x[t]}, outputs=flow, k=(0, 10))
+    times = np.linspace(0.5, 4.0, 8)
+    data = pd.DataFrame({"time": times, "q": 40.0 * np.exp(-0.8 * times)})
+    run = igpe.Experiment(data, start={"x": 1.0}, start_time=0.0, sigma=0.1)
+    problem = igpe.Problem(model, parameters=["k"], experiments=run)
+    assert igpe.simulate(problem, {"k": 0.8}, times)["q"].to_numpy() == pytest.approx(data["q"])
+    assert igpe.estimate(problem).parameters["k"] == pytest.approx(0.8)

@@ -307,7 +307,7 @@ def _posed(
         return safe(numbered(expressions))
 
     measured = stack(system.measured[n] for n in told)
-    z = stack(solved.expressions[n_x:])
+    known = system.unknowns, stack(solved.expressions)  # what is measured may contain slopes
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
     last = max(until, float(experiment.times[-1]))
@@ -315,7 +315,7 @@ def _posed(
     clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
-    events = list(_inserted(system.events, inserted, (symbols.z, z)))
+    events = list(_inserted(system.events, inserted, known))
     if switches:
         _refuse_moving_times(events, symbols.states, ca.vertcat(symbols.t, moved, u))
     field = _field(
@@ -335,9 +335,11 @@ def _posed(
         g=field.g,
         written=equations[0],
         start=initial,
-        measured=inserted(ca.substitute(measured, symbols.z, z)),
+        measured=inserted(ca.substitute(measured, *known)),
         algebraic={
-            n: inserted(z[i]) for i, n in enumerate(symbols.algebraics) if n not in system.auxiliary
+            n: inserted(known[1][n_x + i])
+            for i, n in enumerate(symbols.algebraics)
+            if n not in system.auxiliary
         },
         tables=field.tables,
         scale=scale,
