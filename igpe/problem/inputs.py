@@ -143,7 +143,7 @@ def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
 def evaluate(value: Input, time: float, *, before: bool = False) -> float:
     """The input's number at `time` (`before`: its limit from the left)."""
     if isinstance(value, Table):
-        return value.at(time, before=before)
+        return value.at(just_before(time) if before and value.hold else time, before=before)
     if callable(value):
         return float(pyomo_value(value(just_before(time) if before else time)))
     return value

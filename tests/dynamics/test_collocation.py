@@ -126,10 +126,13 @@ def of_rate():
     return problem.fixing({"k2": 0.6})
 
 
+STEP = DECAY + 2.5 * (1 - np.exp(-0.8 * np.maximum(TIMES - 1.1, 0.0)))
+SUMS = np.arange(0, 1.01, 0.1)  # with 0.30000000000000004
+STEP_AT = np.exp(-0.8 * SUMS) + 2.5 * (1 - np.exp(-0.8 * np.maximum(SUMS - 0.3, 0.0)))
+
+
 def of_jump():
-    later = np.maximum(TIMES - 1.1, 0.0)
-    exact = DECAY + 2.0 / 0.8 * (1 - np.exp(-0.8 * later))
-    return posed(data=exact, inputs={"u": step_input([0.0, 1.1], [0.0, 2.0])})
+    return posed(data=STEP, inputs={"u": step_input([0.0, 1.1], [0.0, 2.0])})
 
 
 def of_spring():
@@ -182,6 +185,9 @@ FORMS = {
     "prior": (of_prior, {"k": 1.0}, {"k": 1.5}),
     "times of the model": (lambda: posed(lambda t: decay([*t, 1.234, 4.0])), *K),
     "times of the model alone": (lambda: posed(lambda _: decay(TIMES)), *K),
+    "times that differ from the model's by rounding": (
+        lambda: posed(lambda t: decay(sorted({*t, 0.3, 0.6})), STEP_AT,
+                      times=SUMS, inputs={"u": step_input([0.0, 0.3], [0.0, 2.0])}), *K),
     "microseconds": (
         lambda: posed(changed(fast), times=TIMES * 1e-6), {"k": 5e5}, {"k": 8e5}),
 }  # fmt: skip

@@ -252,7 +252,7 @@ def _set_conditions(
         assert series is not None, (
             "the problem has already checked that the model contains all measured quantities"
         )
-        quantity = _written(series[t], replaced | moving.at(t))
+        quantity = _written(_near(series, t), replaced | moving.at(t))
         residuals.append((quantity - float(value)) / float(sigma))
     families = [*instance.equations.values(), *instance.inequalities.values()]
     times = {id(c): float(t) for family in families for t, c in family.items()}
@@ -380,6 +380,11 @@ def _set_starts(
             x.fix(value, skip_validation=True)
 
 
+def _near(series: Mapping[float, Any], t: float) -> Any:
+    """The member at a time, or at the one that differs from it by rounding."""
+    return series[t] if t in series else series[min(series, key=lambda other: abs(other - t))]
+
+
 def _written(expression: Any, replaced: Mapping[int, Any]) -> Any:
     """The expression with components replaced, and with the branches of conditions that are known.
 
@@ -434,7 +439,7 @@ def _run(problem: Problem, experiment: Experiment, mesh: Mesh) -> tuple[Run, Ins
     times = {float(t) for t in instance.time}
     own = times - set(mesh.times)
     if own and set(mesh.times) <= times:  # some more: they become edges
-        mesh = Mesh(np.unique([*mesh.edges, *own]), mesh.radau)
+        mesh = Mesh(np.unique([*_snapped(mesh.edges, np.array(sorted(own))), *own]), mesh.radau)
         instance = build(problem.model, mesh.times, experiment)
     is_ours = sorted(float(t) for t in instance.time) == list(mesh.times)
     if not is_ours:
@@ -449,6 +454,12 @@ def _run(problem: Problem, experiment: Experiment, mesh: Mesh) -> tuple[Run, Ins
     times_in_order = sorted(instance.time)
     columns = ({n: [s[t] for t in times_in_order] for n, s in f.items()} for f in families)
     return Run(experiment, mesh, is_ours, *columns), instance
+
+
+def _snapped(edges: FloatArray, own: FloatArray) -> FloatArray:
+    """(n,) the edges; the model's own times in place of those that differ from them by rounding."""
+    nearest = own[np.argmin(abs(edges[:, None] - own), axis=1)]
+    return np.where(abs(nearest - edges) <= ROUNDING * (edges[-1] - edges[0]), nearest, edges)
 
 
 def _require_breaks(problem: Problem, run: Run) -> None:
