@@ -520,9 +520,8 @@ def _refined_best(
         for path in paths:
             start = begun[id(path.algebraic)]
             values, objective = start.parameters, start.objective
-            guess = profiles(
-                Simulated(problem, settings.integrator, values), path.algebraic.curves.of
-            )
+            simulated = Simulated(problem, settings.integrator, values)
+            guess = profiles(simulated, path.algebraic.curves.of)
             uncorrected.append(Uncorrected(values, objective, guess))
         shot = by_shooting(problem, residuals, uncorrected, best)
         if shot is not None:
