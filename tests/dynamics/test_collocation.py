@@ -354,3 +354,11 @@ def test_an_input_without_time_in_a_constraint_without_time_is_refused():
     )
     with pytest.raises(Unsupported, match="'end' contains the input 'feed', which changes"):
         FIT.estimate(problem, {"k": 0.5})
+
+
+def test_a_constraint_that_sums_over_the_times_of_the_mesh_is_refused():
+    def total(m):
+        m.total = pyo.Constraint(expr=sum(m.A[t] for t in m.t) <= 9)
+
+    with pytest.raises(Unsupported, match="'total' depends on the times at which igpe builds"):
+        FIT.estimate(posed(changed(total)), {"k": 0.5})

@@ -25,7 +25,7 @@ from pyomo.core.expr.visitor import (
     identify_variables,
     replace_expressions,
 )
-from pyomo.dae import DerivativeVar
+from pyomo.dae import DerivativeVar, Integral
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
@@ -99,6 +99,7 @@ class Transcription:
         for k, (experiment, mesh) in enumerate(zip(problem.experiments, meshes, strict=True)):
             run, instance = _run(problem, experiment, mesh)
             _require_breaks(problem, run)
+            _require_same_times(problem.starts[k].others, instance)
             for objective in instance.model.component_data_objects(pyo.Objective, active=True):
                 objective.deactivate()
             cost += _set_conditions(problem, experiment, instance, scalars)
@@ -460,6 +461,26 @@ def _snapped(edges: FloatArray, own: FloatArray) -> FloatArray:
     """(n,) the edges; the model's own times in place of those that differ from them by rounding."""
     nearest = own[np.argmin(abs(edges[:, None] - own), axis=1)]
     return np.where(abs(nearest - edges) <= ROUNDING * (edges[-1] - edges[0]), nearest, edges)
+
+
+def _require_same_times(built: Mapping[str, Any], instance: Instance) -> None:
+    """Refuse constraints without time whose rules depend on which times the model is built at.
+
+    built  those of the model at the measured times
+    """
+    if any(True for _ in instance.model.component_objects(Integral)):  # it belongs to a mesh
+        return
+    for name, constraint in model_starts(instance).others.items():
+        if name in built and _names(constraint.expr) != _names(built[name].expr):
+            raise Unsupported(
+                f"The constraint '{name}' depends on the times at which igpe builds the model, as "
+                "a sum over m.t does. Write an integral (pyomo.dae.Integral), or name the times "
+                "that the constraint is about."
+            )
+
+
+def _names(expression: Any) -> set[str]:
+    return {v.name for v in identify_variables(expression)}
 
 
 def _require_breaks(problem: Problem, run: Run) -> None:
