@@ -72,6 +72,7 @@ class System:
     starts     state -> start value where the model gives it: a number or an expression in p
     any_times  whether the model took the times it was given, and no others
     jumps      equation and condition at whose change it jumps, for conditions in Pyomo's terms
+    instants   equation or expression, and a time at which alone it differs, without any effect
     events     jumps of the states, in the order in which they happen at one time
     reduction  how a higher index was reduced; None where there is none
     flow       of reduced equations: the same for integration, with slopes of all states; None
@@ -87,6 +88,7 @@ class System:
     starts: Mapping[str, Any]
     any_times: bool = True
     jumps: tuple[tuple[str, Any], ...] = ()
+    instants: tuple[tuple[str, float], ...] = ()
     events: tuple[Jump, ...] = ()
     reduction: Reduction | None = None
     flow: "System | None" = None

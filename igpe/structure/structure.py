@@ -290,11 +290,26 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         states=states,
         exact=exact,
         experiments=tuple(e.name for e in problem.experiments),
-        warnings=(*warnings_about(problem), *filter(None, [beside_constraints(problem)])),
+        warnings=(
+            *warnings_about(problem),
+            *_pulses(problem),
+            *filter(None, [beside_constraints(problem)]),
+        ),
         reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
         switching=switching(problem),
         errors=tuple(sorted(errors)),
     )
+
+
+def _pulses(problem: Problem) -> list[str]:
+    """Warnings about what the model changes at one instant alone, as a dose is often written."""
+    every = chain.from_iterable(system.instants for system in compiled(problem).systems)
+    return [
+        f"'{name}' has another value at the time {time:g} alone, which does not change any state. "
+        "For a dose, write Experiment(events=[igpe.Event("
+        f"at={time:g}, add={{'state': amount}})]). For an interval, compare with its two ends."
+        for name, time in dict(sorted(every, reverse=True)).items()
+    ]
 
 
 def _with(finding: Finding, exact: Identifiability) -> Finding:

@@ -147,6 +147,27 @@ def test_members_that_were_changed_are_not_read_by_their_rule():
         compiled(problem)
 
 
+PULSES = {
+    "a dose": (lambda m, t: m.dx[t] == -m.k * m.x[t] + (10 if t == 0.4 else 0), True),
+    "Expr_if": (lambda m, t: m.dx[t] == -m.k * m.x[t] + pyo.Expr_if(t == 0.4, 9, 0), True),
+    "a removed pole": (
+        lambda m, t: m.dx[t] == -m.k * m.x[t] + (1 if t == 0.4 else pyo.sin(t - 0.4) / (t - 0.4)),
+        False,
+    ),
+    "the middle of a step": (
+        lambda m, t: m.dx[t] == -m.k * m.x[t] + (0 if t < 0.4 else 2 if t > 0.4 else 1),
+        False,
+    ),
+    "the last time": (lambda m, t: m.dx[t] == -m.k * m.x[t] + (1 if t == m.t.last() else 0), False),
+}
+
+
+@pytest.mark.parametrize(("rule", "is_said"), PULSES.values(), ids=PULSES)
+def test_a_dose_at_one_instant_is_said_to_have_no_effect(rule, is_said):
+    said = [w for w in igpe.check(one_state(rule, 1)).warnings if "at the time 0.4 alone" in w]
+    assert len(said) == is_said
+
+
 SHAPES = {
     "another factor": lambda m, t: m.dx[t] == (-m.k if t < 0.4 else -2 * m.k) * m.x[t],
     "another sum": lambda m, t: m.dx[t] == (-m.k * m.x[t] if t < 0.4 else -m.k * m.x[t] + t),

@@ -161,9 +161,10 @@ class _Reading:
         nearest = dict.fromkeys(float(interior[np.argmin(np.abs(interior - p))]) for p in places)
         self.usual = next(iter(nearest))
         self.symbols = make_symbols(problem, experiment, self.instance, self.usual)
-        equations, self.measured, self.jumps = _read_equations(
+        equations, self.measured, reader = _read_equations(
             self.instance, self.symbols, experiment.told, list(nearest)
         )
+        self.jumps, self.instants = reader.jumps, reader.instants
         self.read = System(
             symbols=self.symbols,
             equations=tuple(equations),
@@ -189,11 +190,20 @@ class _Reading:
             measured={n: self.measured[n] for n in experiment.told},
             starts=_starts(experiment, own, self.symbols),
             jumps=jumps,
+            instants=tuple(self._without_effect(experiment.told)),
             events=read_jumps(experiment, self.instance, self.symbols, self.usual),
         )
         if self.derivatives is not None:
             return replace(self.read, **parts_of_own)
         return self.read.of_another(**parts_of_own)
+
+    def _without_effect(self, told: Sequence[str]) -> Iterator[tuple[str, float]]:
+        """What differs at single instants, unless what is measured may differ there as well."""
+        every = dict(zip(self.read.equations, ca.vertsplit(self.read.residual), strict=True))
+        for name, time in self.instants:
+            is_slope = name in every and ca.depends_on(every[name], self.symbols.dx)
+            if is_slope or set(told) <= set(self.symbols.states):
+                yield name, time
 
 
 def _of_any_value(instance: Instance, symbols: Symbols, time: float) -> Iterator[str]:
@@ -288,16 +298,17 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     )
 
 
+SOME = 0.7  # what all quantities are where a change at one instant is computed
 PRETENDED = 199  # times at which a rule that computes outside Pyomo is asked
 
 
 def _read_equations(
     instance: Instance, symbols: Symbols, measured: Sequence[str], times: Sequence[float]
-) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, Any]]]:
-    """The equations (as expressions that must be zero), measured quantities, and what jumps.
+) -> tuple[dict[str, Any], dict[str, Any], "_Reader"]:
+    """The equations (as expressions that must be zero), measured quantities, and their reader.
 
     times   generic times of the instance at which they are read and compared
-    returns name -> expression, twice; names and conditions at whose change they jump
+    returns name -> expression, twice; what knows their jumps
     raises  ModelError if they depend on the time in a way that no symbol for the time explains
     """
     reader = _Reader(instance, symbols, times)
@@ -306,12 +317,16 @@ def _read_equations(
     return (
         {n: reader.read(n, c) for n, c in instance.equations.items()},
         {n: reader.read(n, c) for n, c in series.items()},
-        reader.jumps,
+        reader,
     )
 
 
 class _Reader:
-    """Reads components over time; knows which named expressions depend on the time."""
+    """Reads components over time; knows which named expressions depend on the time.
+
+    jumps     names and conditions at whose change they jump
+    instants  names and times at which alone they differ
+    """
 
     def __init__(self, instance: Instance, symbols: Symbols, times: Sequence[float]) -> None:
         self.times, self.first, self.last = times, instance.first, float(instance.time.last())
@@ -321,6 +336,7 @@ class _Reader:
         self.translate = Translator(self.symbols, symbols.t)  # making one takes Pyomo long
         self.explicit: set[int] = set()
         self.jumps: list[tuple[str, Any]] = []
+        self.instants: list[tuple[str, float]] = []
         for place, (name, series) in enumerate(instance.expressions.items()):
             # They may hide the time from equations that use them. One that cannot be read is
             # looked into wherever it is used.
@@ -400,9 +416,26 @@ class _Reader:
                     answers[k] = answers[k - 1]
             if any(answer is None for answer in answers):
                 raise ValueError("it is skipped at some times; an equation must hold at all times")
+            self._note_instants(name, cuts, answers)
             return self._residual(name, [joined(cuts, row) for row in zip(*answers, strict=True)])
         except REFUSALS as error:
             raise _unexplained(name, reason(error)) from error
+
+    def _note_instants(self, name: str, cuts: Sequence[float], answers: Sequence[Any]) -> None:
+        """Keep the cuts at which alone a component has another value."""
+        roles = self.roles[0]
+        for cut, before, at, after in zip(
+            cuts, answers[::2], answers[1::2], answers[2::2], strict=False
+        ):
+            if cut < self.last and _alike(before, after, roles, roles):
+                usual, own = ([self.translate(side) for side in row] for row in (before, at))
+                change = stack(o - u for o, u in zip(own, usual, strict=True))
+                time, held = self.translate.time, ca.symvar(change)
+                others = [s for s in held if s.element_hash() != time.element_hash()]
+                values = ca.Function("change", [time, ca.vertcat(*others)], [change])(cut, SOME)
+                if np.isfinite(found := np.asarray(values)).all() and found.any():
+                    self.instants.append((name, cut))
+        self.translate.jumps.clear()
 
     def _ask(self, series: Series, k: int, now: float) -> tuple[Any, set[float]]:
         data, instant = series[self.times[k]], Instant(self.times[k], now)
