@@ -170,3 +170,47 @@ def test_start_values_of_an_earlier_time_are_refused(given):
     with pytest.raises(ProblemError, match=r"'c'.*at its first time, 0, but .* begins at 0.5"):
         pose(model, start_time=0.5)
     assert estimated(pose(model, start_time=0.5, start={"c": 0.86})) > 0
+
+
+def test_a_model_that_begins_later_asks_for_the_start_time():
+    table = TABLE[TABLE["time"] >= 3]
+    with pytest.raises(ModelError, match=r"refer to 2, pass Experiment\(start_time=2\)"):
+        pose(decaying(first_order, (2, 10)), table)
+    with pytest.raises(ModelError, match=r"Give its ends .*bounds=\(0, 10\)"):
+        pose(decaying(first_order, (2, 10)))
+
+
+def tube(*names):
+    m = pyo.ConcreteModel()
+    for name in names:
+        m.add_component(name, dae.ContinuousSet(bounds=(0, 10 if name == "t" else 1)))
+    m.k, m.c = pyo.Var(bounds=(0, 10)), pyo.Var(m.t, m.x)
+    m.dc, m.dx = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.x)
+    return m
+
+
+@pytest.mark.parametrize("names", ["tx", "xt"])
+def test_a_grid_is_asked_for_space(names):
+    with pytest.raises(ModelError, match=r"space=\{'x': 50\}"):
+        pose(tube(*names))
+
+
+def test_a_set_that_no_derivative_is_by_is_asked_a_grid():
+    m = decaying(first_order)
+    m.z = dae.ContinuousSet(bounds=(0, 10))
+    with pytest.raises(ModelError, match=r"space=\{'z': 50\}"):
+        pose(m)
+
+
+def test_time_in_space_is_named():
+    run = igpe.Experiment(TABLE.rename(columns={"c": "c[1]"}), start_time=0.0)
+    with pytest.raises(ModelError, match=r"takes 'x' for time since space= contains \['t'\]"):
+        igpe.Problem(tube("t", "x"), parameters=["k"], experiments=run, space={"t": 20})
+
+
+def test_a_discretised_model_has_no_builder():
+    m = decaying(first_order)
+    pyo.TransformationFactory("dae.finite_difference").apply_to(m, nfe=3)
+    with pytest.raises(ModelError, match="Pass the model as it is before") as error:
+        pose(m)
+    assert "builder" not in str(error.value)

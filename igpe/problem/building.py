@@ -95,13 +95,21 @@ class ModelCopies:
 
 def _extend(time: Any, times: Sequence[float]) -> None:
     """Add points to the time of a model."""
-    first, last = time.first(), time.last()
+    first, last, name = time.first(), time.last(), time.name
     if outside := [t for t in times if not first <= t <= last]:
-        raise ModelError(
-            f"The model's time '{time.name}' reaches from {first:g} to {last:g}, but the time "
-            f"{outside[-1]:g} is wanted. Give its ends in the model: m.{time.name} = "
-            f"ContinuousSet(bounds=({min(first, *times):g}, {max(last, *times):g}))."
+        grids = list(GRIDS.get())
+        because = f" igpe takes '{name}' for time since space= contains {grids}." * bool(grids)
+        what = (
+            f"The model's time '{name}' reaches from {first:g} to {last:g}, but the time "
+            f"{outside[-1]:g} is wanted.{because}"
         )
+        ends = f"m.{name} = ContinuousSet(bounds=({min(first, *times):g}, {max(last, *times):g}))"
+        if outside == [min(times)] and outside[0] < first:  # the start of the experiment
+            raise ModelError(
+                f"{what} If the start values of the model refer to {first:g}, pass "
+                f"Experiment(start_time={first:g}). Otherwise, begin the model earlier: {ends}."
+            )
+        raise ModelError(f"{what} Give its ends in the model: {ends}.")
     own = set(map(float, time))
     time.update(t for t in times if t not in own)
 
@@ -237,16 +245,27 @@ def _explained(error: Exception) -> str:
     )
 
 
-def _require_times(instance: Instance, times: Sequence[float]) -> None:
-    """Raise ModelError if the model has no point at a measured time: collocation needs one."""
+def _require_times(instance: Instance, times: Sequence[float], *, is_copy: bool) -> None:
+    """Raise ModelError if the model has no point at a measured time: collocation needs one.
+
+    is_copy  of a model that was given itself
+    """
     own, name = set(map(float, instance.time)), instance.time.local_name
     if missing := [t for t in times if t not in own]:
         listed = ", ".join(f"{t:.6g}" for t in sorted(own)[:SHOWN])
         more = ", ..." * (len(own) > SHOWN)
+        remedy = (
+            f"The builder must put the times that it receives into its ContinuousSet: m.{name} = "
+            "ContinuousSet(initialize=times)."
+        )
+        if is_copy:
+            remedy = (
+                "It is discretised already, so igpe cannot add points. Pass the model as it is "
+                "before pyo.TransformationFactory('dae....').apply_to(m), or put the measured "
+                f"times into m.{name} before."
+            )
         raise ModelError(
-            f"The model's time has the points [{listed}{more}], "
-            f"but not {missing[0]:.6g}. The builder must put the times that it receives into its "
-            f"ContinuousSet: m.{name} = ContinuousSet(initialize=times)."
+            f"The model's time has the points [{listed}{more}], but not {missing[0]:.6g}. {remedy}"
         )
 
 
@@ -265,7 +284,7 @@ def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, .
             times = [*times[:-1:step], times[-1]]
             seen.add(kind)
         found.append(build(builder, times, e))
-        _require_times(found[-1], times)
+        _require_times(found[-1], times, is_copy=isinstance(inspect.unwrap(builder), ModelCopies))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ of its component: a model of a thousand equations takes minutes that way. Here e
 looked at once.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -240,9 +240,9 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
     candidates = undiscretised or sets
     if len(candidates) > 1:
         holding = [s for s in candidates if times and times <= set(map(float, s))]
-        others = [s.name for s in undiscretised if s not in holding]
         if undiscretised:
-            first = (others or [s.name for s in candidates])[0]
+            is_time = _likely_time(candidates, derivatives, times)
+            first = next(s.name for s in candidates if s is not is_time)
             raise ModelError(
                 f"The model has several ContinuousSets: {[s.name for s in sets]}. igpe integrates "
                 "over only one of them, time. Pass a grid for each of the others, for example "
@@ -264,6 +264,21 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
             f"time out of space= and apply_to; discretise '{candidates[0].name}' instead."
         )
     return candidates[0]
+
+
+def _likely_time(sets: Sequence[Any], derivatives: Sequence[Any], times: Set[float]) -> Any:
+    """The set that is most likely the time, where several may be: for messages."""
+    by = [id(x) for d in derivatives for x in d.get_continuousset_list()]
+    first, last = min(times, default=0.0), max(times, default=0.0)
+    return max(
+        sets,
+        key=lambda s: (
+            times <= set(map(float, s)),
+            id(s) in by,
+            s.first() <= first and last <= s.last(),
+            s.local_name in {"t", "time"},
+        ),
+    )
 
 
 def _complete_integrals(model: Any, time: Any) -> None:
