@@ -53,16 +53,16 @@ HALVINGS = 30
 class LineSearch(Checked):
     """Gauss-Newton for bounded least squares with a backtracking line search.
 
+    A residual that cannot be computed ends the search, as a failed integration ends a run of an
+    optimiser that knows no failed evaluation.
+
     tolerance, absolute  as of `GaussNewton`
     still                stop as well when no unknown would move by this share of its size
-    fatal                whether a residual that cannot be computed ends the search, as a failed
-                         integration ends a run of an optimiser that knows no failed evaluation
     """
 
     tolerance: NotNegative = 1e-10
     absolute: NotNegative = 0.0
     still: NotNegative = 1e-8
-    fatal: Flag = True
     max_iterations: Count = 200
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
@@ -87,9 +87,9 @@ class LineSearch(Checked):
                 there = box.clip(x + share * step)
                 trial = residual(there)
                 tried += 1
-                if trial is None and self.fatal:
+                if trial is None:
                     return Fit(x, at, Status.INTEGRATION_BROKE, tried, steps, promised)
-                if trial is not None and trial.cost <= at.cost - DECREASE * share * promised:
+                if trial.cost <= at.cost - DECREASE * share * promised:
                     break
             else:
                 return Fit(x, at, Status.FAILED, tried, steps, promised)

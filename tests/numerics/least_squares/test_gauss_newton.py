@@ -200,13 +200,10 @@ def logarithm(x):
     return Linearised(np.log(x) - 1.0, np.array([[1 / x[0]]])) if x[0] > 0 else None
 
 
-def test_a_failure_is_fatal_or_borne():
-    fatal = LineSearch().fit(logarithm, np.array([60.0]), box(1))
-    assert (fatal.status, fatal.x.tolist(), fatal.steps) == (Status.INTEGRATION_BROKE, [60.0], 0)
-    assert fatal.at is not None
-    borne = LineSearch(fatal=False).fit(logarithm, np.array([60.0]), box(1))
-    assert borne.status is Status.CONVERGED
-    assert borne.x == pytest.approx([np.e], rel=1e-6)
+def test_a_failure_ends_a_line_search():
+    ended = LineSearch().fit(logarithm, np.array([60.0]), box(1))
+    assert (ended.status, ended.x.tolist(), ended.steps) == (Status.INTEGRATION_BROKE, [60.0], 0)
+    assert ended.at is not None
     nowhere = LineSearch().fit(logarithm, np.array([-1.0]), box(1))
     assert (nowhere.status, nowhere.at) == (Status.INTEGRATION_BROKE, None)
 
