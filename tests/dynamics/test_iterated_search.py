@@ -124,12 +124,6 @@ def test_an_interrupt_before_the_first_is_one(monkeypatch):
         IteratedSearch(**SHORT).estimate(CASES["consecutive"].problem(), {})
 
 
-@pytest.mark.parametrize(("field", "value"), [("starts", 0), ("pool", 0.5), ("most", -1)])
-def test_fields_that_mean_nothing_are_refused(field, value):
-    with pytest.raises(igpe.errors.ProblemError, match=field):
-        IteratedSearch(**{field: value})
-
-
 def test_bounds_are_needed():
     case = CASES["decay"]
     runs = case.problem().experiments

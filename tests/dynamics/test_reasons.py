@@ -97,23 +97,6 @@ def test_a_start_that_is_none_is_refused(method, start, told):
         method().estimate(LOTKA, start)
 
 
-BAD_FIELDS = [
-    (Restarts, {"count": -1}),
-    (Restarts, {"seed": -1}),
-    (Restarts, {"chance": 0.0}),
-    (Restarts, {"agreeing": 0}),
-    (igpe.search.MultiStart, {"starts": 0}),
-    (igpe.search.MultiStart, {"trials": 2.5}),
-]
-
-
-@pytest.mark.parametrize(("part", "given"), BAD_FIELDS)
-def test_settings_out_of_their_range_are_refused(part, given):
-    (field,) = given
-    with pytest.raises(igpe.errors.ProblemError, match=f"^{field} is .*; {part.__name__} needs"):
-        part(**given)
-
-
 @pytest.mark.parametrize(
     "intervals", [(np.nan,), (np.nan, 2.0), 5.0, (), ("a",), (np.inf,), (5.0, 2.0), (2.0, 2.0)]
 )

@@ -1,4 +1,4 @@
-"""Fields and starts of multiple shooting that mean nothing are refused, in a sentence."""
+"""Fields of methods, and starts, that mean nothing are refused, in a sentence."""
 
 import math
 import re
@@ -11,6 +11,8 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.search.backward_lifting import BackwardLifting
+from igpe.dynamics.search.engine import Restarts
+from igpe.dynamics.search.multistart import IteratedSearch, MultiStart
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
@@ -72,6 +74,12 @@ DECAY = CASES["decay"]
         *[(GeneralisedGaussNewton, "max_iterations", v, "1 or more") for v in (0, -2, 1.5)],
         *[(LockStep, "slack", v, "a positive number") for v in (0.0, -1.0, math.inf, "1")],
         *[(RungeKutta, "pair", v, "an object of class Pair") for v in (7, "explicit")],
+        *[(Restarts, n, -1, "a whole number, 0 or more") for n in ("count", "seed")],
+        (Restarts, "chance", 0.0, "a number between 0 and 1"),
+        (Restarts, "agreeing", 0, "1 or more"),
+        *[(MultiStart, n, v, "1 or more") for n, v in (("starts", 0), ("trials", 2.5))],
+        *[(IteratedSearch, n, v, "1 or more") for n, v in (("starts", 0), ("pool", 0.5))],
+        (IteratedSearch, "most", -1, "0 or more"),
     ],
 )
 def test_fields_that_mean_nothing_are_refused(made, field, value, wanted):
