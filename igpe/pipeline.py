@@ -74,7 +74,7 @@ from igpe.estimation.further_searches import (
     with_grid_error,
     with_incremental_shooting,
 )
-from igpe.estimation.profiled import with_profiles
+from igpe.estimation.profiled import with_profiles, with_stop
 from igpe.estimation.settings import CandidatePath, Settings, Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.optima import has_same_values
@@ -134,12 +134,12 @@ def estimate(
               unknowns, finite bounds and fewer than 40 states; True: run it for at most a minute,
               and add a note if there is no proof; False: do not run it
     time_limit  limit on the wall time of the whole call, in seconds. At the limit, igpe returns the
-                best estimate so far, with status TIME_LIMIT. None: no limit
+                best estimate so far (`stopped_by` TIME_LIMIT). None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
 
-    On Ctrl-C, igpe returns the best estimate so far (status INTERRUPTED), if there is one.
+    On Ctrl-C, igpe returns the best estimate so far, if there is one (`stopped_by` INTERRUPTED).
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
@@ -195,7 +195,7 @@ def _estimate(
     if certify and not (stopped() or result.active):
         prove = with_unasked_proof if certify == "auto" else with_proof
         result = prove(steps, settings, result, clock)
-    return with_refusal(steps, result, given)
+    return with_stop(with_refusal(steps, result, given))
 
 
 def _require_supported(problem: Problem) -> None:

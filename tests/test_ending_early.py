@@ -290,6 +290,9 @@ def test_a_search_for_other_optima_loses_nothing(monkeypatch, room, name):
     found = igpe.estimate(problem)
     assert found.objective == pytest.approx(whole.objective, rel=1e-6)
     assert equally_good.INTERRUPTED in found.notes
+    assert (found.stopped_by, whole.stopped_by) == (Status.INTERRUPTED, None)
+    assert any(a.startswith("Interrupted after step 5") for a in found.actions)
+    assert igpe.Result.from_json(found.to_json()).stopped_by is Status.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -396,7 +399,7 @@ def test_a_solver_program_is_ended(tmp_path):
 def test_a_time_limit_returns_the_best_so_far(monkeypatch):
     monkeypatch.setattr(step_4, "complement", lambda *arguments: wait(60))
     result = igpe.estimate(CASE.problem(0.02, 1), time_limit=3.0)
-    assert result.status is Status.TIME_LIMIT
+    assert result.status is result.stopped_by is Status.TIME_LIMIT
     assert result.parameters == pytest.approx(CASE.truth, rel=0.2)
     assert "time limit" in str(result)
     assert igpe.Result.from_json(result.to_json()).status is Status.TIME_LIMIT

@@ -357,6 +357,15 @@ def merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
     return {**options, **more, **both}
 
 
+def finished(result: "Result") -> "Result":
+    """The estimate on which a command builds; raises KeyboardInterrupt if Ctrl-C stopped it."""
+    from igpe.core.status import Status
+
+    if result.stopped_by is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return result
+
+
 def estimated(
     path: Path,
     problem: "Problem",

@@ -18,6 +18,7 @@ from igpe.cli.application import (
     answer,
     certificate_file,
     estimated,
+    finished,
     page_file,
     problem_of,
     replaceable,
@@ -99,7 +100,7 @@ def estimate(
             write_petab_parameters(result, model, petab, errors)
             written(petab)
 
-    is_interrupted = result.status is Status.INTERRUPTED
+    is_interrupted = result.stopped_by is Status.INTERRUPTED
     answer(
         "estimate",
         words,
@@ -326,7 +327,7 @@ def profile(
 
     problem = problem_of(model, data)
     with reported(True) as tell:
-        at = Result.from_json(result) if result else estimated(model, problem, None, tell)
+        at = Result.from_json(result) if result else finished(estimated(model, problem, None, tell))
         profiles = follow(problem, at, names, confidence=confidence, progress=tell)
     body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
     unfinished = "" if profiles.complete else "The profiles above were complete when igpe stopped."
@@ -370,6 +371,7 @@ def design(
 
     from igpe.cli.model_file import load_design, load_settings
     from igpe.core.errors import ProblemError
+    from igpe.planning.design import INTERRUPTED
     from igpe.planning.design import design as plan
 
     problem, settings = problem_of(model, data), load_design(model)
@@ -384,11 +386,14 @@ def design(
     elif "seed" not in settings and (general := load_settings(model)) is not None:
         settings["seed"] = general.seed
     with reported(True) as tell:
-        at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
+        at = settings.pop("parameters", None) or finished(estimated(model, problem, seed, tell))
         tell("Planning the next experiment")
         proposed = plan(problem, at, **settings)
     body = proposed.to_dict() | {"table": rows(proposed.table())}
-    answer("design", str(proposed), body, json, picture=(proposed.plot, plot))
+    unfinished = "The plan is the best one so far." if INTERRUPTED in proposed.notes else ""
+    answer(
+        "design", str(proposed), body, json, picture=(proposed.plot, plot), unfinished=unfinished
+    )
 
 
 def certify(

@@ -15,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from igpe.core.box import is_reached
-from igpe.core.deadline import if_in_time, stopped
+from igpe.core.deadline import ended_by, if_in_time, stopped
 from igpe.core.errors import IgpeError
-from igpe.core.status import Clock
+from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
@@ -61,6 +61,10 @@ WIDENED = (
     "{}: profiles of other unknowns widen the interval, which may still be too short and has no "
     "standard error."
 )
+STOPPED = (
+    "{} after step 5, so the search for other optima, profile intervals and a proof may be "
+    "missing. Estimate again to get them."
+)
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
@@ -96,6 +100,16 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 result = replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
                 return _with_others(steps.problem, settings, result)
     return _without_profile(result, names)
+
+
+def with_stop(result: Result) -> Result:
+    """The result with what stopped the call, if anything did; after step 5 with an advice."""
+    if not stopped():
+        return result
+    by = ended_by()
+    what = "Interrupted" if by is Status.INTERRUPTED else "The time limit was reached"
+    advice = () if result.status.is_early else (STOPPED.format(what),)
+    return replace(result, stopped_by=by, actions=(*result.actions, *advice))
 
 
 def _with_widened(problem: Problem, result: Result, made: Profiles, settings: Settings) -> Profiles:

@@ -88,6 +88,8 @@ class Result(ResultData, Stored, name="result", number=1):
     linked        groups of unknowns that active bounds or constraints link, so that one of them
                   determines the others; numbers of rows of `covariance`
     conditions    of each experiment in words: its name, start values, inputs and events
+    stopped_by    `Status.INTERRUPTED` or `Status.TIME_LIMIT` if Ctrl-C or the time limit stopped
+                  `igpe.estimate` in any of its parts, also after step 5; otherwise None
     """
 
     @property

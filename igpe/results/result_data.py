@@ -312,6 +312,7 @@ class ResultData:
     active: tuple[str, ...] = ()
     linked: tuple[tuple[int, ...], ...] = ()
     conditions: tuple[tuple[str, ...], ...] = ()
+    stopped_by: Status | None = None
 
     @property
     def spectra(self) -> pd.DataFrame:

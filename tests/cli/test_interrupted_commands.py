@@ -16,6 +16,7 @@ import os, signal, sys
 sys.path.insert(0, {str(ROOT / "models")!r})
 import consecutive, lotka_volterra
 from consecutive import problem
+{{more}}
 import {{module}} as module
 
 calls, function = [], module.{{name}}
@@ -30,10 +31,10 @@ module.{{name}} = counted
 """
 
 
-def interrupted(folder, command, module, name, call):
+def interrupted(folder, command, module, name, call, *, more=""):
     """A command that gets SIGINT when igpe calls one of its functions for the nth time."""
     model = folder / "model.py"
-    model.write_text(HOOK.format(module=module, name=name, call=call))
+    model.write_text(HOOK.format(module=module, name=name, call=call, more=more))
     words = [command, model, "--json", "answer.json", "--plot", "picture.png"]
     process = started(*words, folder=folder, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=120)
@@ -61,6 +62,19 @@ def test_estimate_keeps_the_best_so_far(tmp_path, module, name, call):
 
 
 @pytest.mark.slow
+def test_an_interrupt_after_step_5_is_one(tmp_path):
+    """The values are an optimum, but the search for others is missing."""
+    module = "igpe.estimation.equally_good"
+    code, out, err = interrupted(tmp_path, "estimate", module, "_with_other_optima", 1)
+    assert code == 130, err
+    assert "Interrupted after step 5" in " ".join(out.split())
+    assert "Interrupted. The estimates are the best values found so far." in err
+    stored = json.loads((tmp_path / "answer.json").read_text())
+    assert (stored["status"], stored["complete"]) == ("CONVERGED", False)
+    assert stored["stopped_by"] == "INTERRUPTED"
+
+
+@pytest.mark.slow
 def test_profile_keeps_the_finished_ones(tmp_path):
     code, out, err = interrupted(tmp_path, "profile", "igpe.uncertainty.profile", "walk", 3)
     assert code == 130, err
@@ -70,6 +84,17 @@ def test_profile_keeps_the_finished_ones(tmp_path):
     assert [p["name"] for p in stored["profiles"]] == ["p1"]
     assert not stored["complete"]
     assert (tmp_path / "picture.png").exists()
+
+
+@pytest.mark.slow
+def test_design_keeps_the_best_plan(tmp_path):
+    more = "from lotka_volterra import design, problem"
+    place = "igpe.planning.design_search", "minimize", 1
+    code, out, err = interrupted(tmp_path, "design", *place, more=more)
+    assert code == 130, err
+    assert "plan1: measure x1, x2 at" in out
+    assert "Interrupted. The plan is the best one so far." in err
+    assert not json.loads((tmp_path / "answer.json").read_text())["complete"]
 
 
 @pytest.mark.slow
@@ -92,6 +117,7 @@ def test_certify_keeps_what_is_proved(tmp_path):
     ("command", "module", "name"),
     [
         ("estimate", "igpe.pipeline", "smooth_measurements"),
+        ("profile", "igpe.estimation.equally_good", "_with_other_optima"),
         ("profile", "igpe.uncertainty.profile", "walk"),
     ],
 )
