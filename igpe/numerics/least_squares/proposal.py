@@ -24,7 +24,7 @@ level function (their eq. 15): there, active rows must go the rest of their way,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import daqp
@@ -89,12 +89,13 @@ class Inverse:
 
     change   (n,) the step there
     active   (a,) which rows, equations first;  reached (a,) C d + c of them
-    rows     how many rows there are
+    held     how many directions of the unknowns were held;  rows: how many rows there are
     """
 
     change: FloatArray
     active: IntArray
     reached: FloatArray
+    held: int
     rows: int
     _equal: _Equal
     _basis: FloatArray  # (n, r) d = through e + basis w; wider if held directions may give way
@@ -151,7 +152,7 @@ def _solved(at: Linearised, equal: _Equal, rows: Rows) -> tuple[Inverse, bool]:
         basis = np.column_stack([basis, equal.along @ (rest.T / (ROUND * largest))])
         left = np.column_stack([left, np.zeros((len(left), len(rest)))])
         solution, _, kept = _projected(at, equal, rows, basis, left)
-    return solution, kept
+    return replace(solution, held=len(rest)), kept
 
 
 def _projected(
@@ -176,7 +177,7 @@ def _projected(
         fixed + basis @ best,
         np.concatenate([equal.rows, others[active]]).astype(np.intp),
         np.concatenate([rows.low[equal.rows], reached]),
-        len(rows.low), equal, basis, left, rows.matrix[others[active]],
+        0, len(rows.low), equal, basis, left, rows.matrix[others[active]],
     )  # fmt: skip
     return solution, is_free, kept
 
