@@ -18,6 +18,7 @@ import igpe
 from igpe.core.markup import number, numbers, on_side
 from igpe.core.status import Status
 from igpe.dynamics.shooting import base as shooting_base
+from igpe.results import certificates
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
 from igpe.results.residual_table import oversized
@@ -641,7 +642,15 @@ def test_the_numbers_of_a_row_have_one_notation():
         (9.996e-6, 1, "1.00e-05"),
         (1.2345e-6, 1, "1.24e-06"),
         (0.0, 1, "0"),
+        (0.4999999999, -1, "0.499"),
     ],
 )
 def test_a_proved_end_is_rounded_to_the_side_where_it_is_still_true(value, sign, shown):
     assert on_side(number(value, 0.1 * abs(value)), value, sign) == shown
+
+
+@pytest.mark.parametrize(
+    ("bound", "shown"), [(19.9999999996, "19.999999"), (9.9999999999e-6, "9.999999e-06")]
+)
+def test_a_lower_bound_is_rounded_down_in_its_last_digit(bound, shown):
+    assert certificates._at_most(bound, 8) == shown

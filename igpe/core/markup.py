@@ -101,7 +101,8 @@ def numbers(values: Sequence[float], error: float = math.nan) -> list[str]:
 def on_side(shown: str, value: float, sign: int) -> str:
     """A number as shown, or one more in its last digit if rounding moved it to the other side.
 
-    sign  1: it must be at least the value; -1: at most
+    shown  with all digits that it is rounded to, zeros included
+    sign   1: it must be at least the value; -1: at most
     """
     if (float(shown) - value) * sign >= 0:
         return shown

@@ -161,6 +161,10 @@ SWITCH = "IGPE_PROOFS"
 MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 ALIKE = 0.01  # change of weights, or of correlations, that means nothing
+OTHER_WEIGHTS = (
+    "igpe also fitted with weights that favour each quantity in turn, and took the weights of the "
+    "highest likelihood. Searches before had other weights."
+)
 MOST_TURNS = 3  # of weights and the search for other optima
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 WEIGHTS_INTERRUPTED = (
@@ -450,17 +454,13 @@ def with_other_weights(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     """The steps at the likeliest of several estimated weights, for a fit that the data refute.
 
     Weights that follow the residuals stand still wherever they agree with the fit. One quantity
-    after the other counts almost alone at first; no note.
+    after the other counts almost alone at first. With a note if other weights are taken.
     """
-    return if_in_time(lambda: _likeliest(steps, settings)) or steps, ""
-
-
-def _likeliest(steps: Steps, settings: Settings) -> Steps:
     problem, given, best = steps.problem, steps.given, steps.best
     if given is None or best.at is None or not (is_plain(problem) and given.weights_unknown):
-        return steps
+        return steps, ""
     if given.correlation_estimated or not given.loss.is_squares:  # objectives do not compare
-        return steps
+        return steps, ""
     given, led = given.fixing(problem.fixed), steps
     x = problem.box.vector(best.estimate.parameters)
     for one in favouring_each(given, best.estimate.parameters):
@@ -471,7 +471,7 @@ def _likeliest(steps: Steps, settings: Settings) -> Steps:
             is_lower = objective_of(again.best) < objective_of(led.best)
             if again is not begun and is_lower and not is_level(problem, again.best, led.best):
                 led = again
-    return led if led is steps else with_other_optima(led, settings)
+    return (steps, "") if led is steps else (with_other_optima(led, settings), OTHER_WEIGHTS)
 
 
 def _with_weights_of_best(steps: Steps, settings: Settings, given: Problem) -> Steps:

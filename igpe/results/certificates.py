@@ -37,6 +37,11 @@ def _per_cent(gap: float) -> str:
     return f"{100 * max(gap, 0.0):.2g}" if gap < NEAR_ALL else f"{math.floor(1e4 * gap) / 100:g}"
 
 
+def _at_most(value: float, digits: int) -> str:
+    """A proved lower bound with so many digits, rounded down."""
+    return f"{float(on_side(f'{value:#.{digits}g}', value, -1)):.{digits}g}"
+
+
 STATE_BOUNDS = "does not enforce bounds of states, and some are active"
 STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 """Name of a field -> of its entry in a file, where they differ."""
@@ -101,7 +106,7 @@ class Certificate(Suggesting):
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             "no parameter values within the bounds have a sum of squares below "
-            f"{on_side(f'{self.lower_bound:.6g}', self.lower_bound, -1)} "
+            f"{_at_most(self.lower_bound, 6)} "
             f"({_per_cent(self.gap)} % below the best, {least}; method: "
             f"{by}); {about}"
         )
@@ -226,7 +231,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 "better."
             )
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
-        least = on_side(f"{self.lower_bound:.8g}", self.lower_bound, -1)
+        least = _at_most(self.lower_bound, 8)
         return (
             f"No parameter values {where} have a sum of squares below {least} "
             f"({_per_cent(self.gap)} % below the best, {self.objective:.8g}): proved for "

@@ -155,8 +155,8 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     if root := root_of_zero(ivp):
         raise Unsupported(
             f"igpe.certify cannot bound {root} at the start of experiment '{experiment.name}': it "
-            "has no derivatives where its base is 0. Start from a small positive value "
-            "(start=...), or at a later time (start_time=...)."
+            "lacks derivatives where its base is 0. Choose start values, inputs or a start time "
+            "at which its base is positive."
         )
     index = [box.names.index(n) for n in ivp.unknowns]
     ivp = with_shared_rates(ivp, box.lower[index], box.upper[index]).ivp
