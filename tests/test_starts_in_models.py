@@ -8,6 +8,7 @@ from ode import over_time
 from pyomo import dae
 
 import igpe
+from igpe.core.errors import ProblemError
 
 TIMES = np.linspace(0.5, 3.0, 6)
 DECAY, FIRST = 0.7, 2.0
@@ -133,3 +134,38 @@ def test_a_start_value_that_names_an_input_says_what_to_write():
     run = igpe.Experiment(data, start_time=0.0, start={"z": "A0"}, inputs={"A0": 1.0})
     with pytest.raises(igpe.errors.ProblemError, match=r"m\.z\[m\.t\.first\(\)\] == m\.A0"):
         igpe.Problem(begins_at_inputs, parameters=["k"], experiments=run)
+
+
+def contradicting(condition):
+    def build(times):
+        m = over_time(times, "z y", k=(0, 10))
+        m.rate = pyo.Constraint(m.t, rule=rate)
+        m.other = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.k * m.z[t])
+        m.z[0].fix(0.7)
+        m.y[0].fix(0.3)
+        m.j = pyo.Constraint(expr=condition(m))
+        return m
+
+    table = pd.DataFrame({"time": TIMES, "z": 0.7 * np.exp(-DECAY * TIMES)})
+    return igpe.Problem(build, parameters=["k"], experiments=igpe.Experiment(table))
+
+
+@pytest.mark.parametrize(
+    "condition", [lambda m: m.z[0] == 0.5, lambda m: m.z[0] + m.y[0] == 2, lambda m: m.y[0] == 0]
+)
+def test_a_condition_that_contradicts_the_start_is_named(condition):
+    with pytest.raises(ProblemError, match=r"'j', .*, contradicts the start values"):
+        contradicting(condition)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda m: m.z[0] + m.y[0] == 1,
+        lambda m: m.z[0] == m.k,
+        lambda m: m.z[0] <= 0.5,
+        lambda m: m.z[0] == 0.1 + 0.6,
+    ],
+)
+def test_a_condition_that_holds_or_is_of_unknowns_is_none(condition):
+    contradicting(condition)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
-from pyomo.core.expr.visitor import identify_variables
+from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 from pyomo.dae import ContinuousSet, DerivativeVar, Integral
+from pyomo.repn import generate_standard_repn
 
 from igpe.core.errors import ModelError
 
@@ -376,6 +377,19 @@ class ModelStarts:
     def states(self) -> set[str]:
         """States whose start the model gives."""
         return set(self.fixed) | set(self.conditions)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """State -> start value, where it is fixed, or an equation holds nothing but the state."""
+        numbers = dict(self.fixed)
+        for state, constraint in self.conditions.items():
+            held = list(identify_variables(constraint.expr, include_fixed=True))
+            if len(held) == 1 and not list(identify_mutable_parameters(constraint.expr)):
+                repn = generate_standard_repn(constraint.body, compute_values=True)
+                if repn.is_linear() and repn.linear_coefs:
+                    given = pyo.value(constraint.upper) - repn.constant
+                    numbers[state] = given / repn.linear_coefs[0]
+        return numbers
 
 
 def model_starts(instance: Instance) -> ModelStarts:

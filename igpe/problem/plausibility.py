@@ -21,7 +21,6 @@ from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variab
 from pyomo.dae import DerivativeVar
 from pyomo.environ import units as pyomo_units
 from pyomo.environ import value
-from pyomo.repn import generate_standard_repn
 
 from igpe.core.arguments import is_finite
 from igpe.core.markup import in_words
@@ -89,13 +88,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
 
 def _other_starts(experiment: Experiment, own: ModelStarts) -> dict[str, str]:
     """State -> warning, where the experiment and the model start it at different numbers."""
-    numbers = dict(own.fixed)
-    for state, constraint in own.conditions.items():
-        held = list(identify_variables(constraint.expr, include_fixed=True))
-        if len(held) == 1 and not list(identify_mutable_parameters(constraint.expr)):
-            repn = generate_standard_repn(constraint.body, compute_values=True)
-            if repn.is_linear() and repn.linear_coefs:
-                numbers[state] = (value(constraint.upper) - repn.constant) / repn.linear_coefs[0]
+    numbers = own.numbers
     return {
         f"{state}(t0)": f"Experiment '{experiment.name}' gives '{state}' the start value "
         f"{given:g}, but the model gives {numbers[state]:g}. igpe uses {given:g}. Remove one of "

@@ -27,7 +27,7 @@ from igpe.problem.measurements import Measurements, conversion, converted, time_
 from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
 from igpe.problem.noise.sigma import as_deviations
-from igpe.problem.starts import require_within_bounds
+from igpe.problem.starts import require_consistent, require_within_bounds
 
 Bounds = tuple[float, float]
 ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
@@ -343,6 +343,7 @@ def check_problem(problem: Any) -> None:
         _check_inputs(problem, place, experiment, instance)
         _check_starts(problem, place, experiment, model_starts.states, instance)
         require_within_bounds(place, experiment, model_starts.fixed, instance)
+        require_consistent(place, problem.parameters, experiment, model_starts, instance)
         states = list(instance.states)
         check_events(problem, place, experiment.events, states, instance.series)
         _check_free(problem, experiment, instance)

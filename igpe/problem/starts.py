@@ -1,20 +1,28 @@
 """Start values and jumps of all members of an indexed variable, and names of the columns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyomo.environ as pyo
+from pyomo.core.expr.visitor import (
+    identify_mutable_parameters,
+    identify_variables,
+    replace_expressions,
+)
 
 from igpe.core.arguments import is_finite, shown
 from igpe.core.errors import DataError, ProblemError
+from igpe.core.markup import in_words
 from igpe.problem.events import Event
 from igpe.problem.experiment import Experiment, Start, Unknown
 from igpe.problem.members import SHOWN, equal, member, named, number
-from igpe.problem.model import Instance
+from igpe.problem.model import Instance, ModelStarts
 
+INCONSISTENT = 1e-6  # of the largest number: what a condition may miss at the start
 ROUNDING = 1e-9  # of the numbers: by how much a start value may miss a bound
 
 
@@ -176,4 +184,42 @@ def require_within_bounds(
                 f"{place}the start value of '{state}' is {start:g}, but the bounds of this Var are "
                 f"[{lower:g}, {upper:g}]. Correct the start value, or widen the bounds in the "
                 "model."
+            )
+
+
+def require_consistent(
+    place: str,
+    parameters: Collection[str],
+    experiment: Experiment,
+    model_starts: ModelStarts,
+    instance: Instance,
+) -> None:
+    """Raise ProblemError if a further condition of the model contradicts known start values.
+
+    place       "Experiment '1': " in problems of several
+    parameters  names of the unknowns: what holds one of them may be a constraint on it
+    """
+    numbers = {**model_starts.numbers, **experiment.start}
+    initial = {id(series[instance.first]): name for name, series in instance.states.items()}
+    free = {*parameters, *experiment.inputs}
+    for name, constraint in model_starts.others.items():
+        held = list(identify_variables(constraint.expr, include_fixed=True))
+        starts: dict[str, Any] = {n: numbers.get(n) for v in held if (n := initial.get(id(v)))}
+        others = [v for v in held if id(v) not in initial]
+        if not constraint.equality or not all(is_finite(n) for n in starts.values()):
+            continue
+        if not all(v.fixed for v in others) or not free.isdisjoint(
+            v.name for v in (*others, *identify_mutable_parameters(constraint.expr))
+        ):
+            continue
+        known = {id(v): starts[initial[id(v)]] for v in held if id(v) in initial}
+        body = pyo.value(replace_expressions(constraint.body, known), exception=False)
+        upper = pyo.value(constraint.upper)
+        size = max(map(abs, (upper, body or 0.0, *known.values())))
+        if known and body is not None and abs(body - upper) > INCONSISTENT * size:
+            condition = " ".join(str(constraint.expr).split())
+            listed = in_words([f"{n} = {v:g}" for n, v in starts.items()])
+            raise ProblemError(
+                f"{place}the condition '{name}', {condition}, contradicts the start values "
+                f"{listed}. Remove the condition, or the start value that is fixed or given."
             )
