@@ -66,3 +66,15 @@ def test_a_table_or_a_result_is_no_model_file(tmp_path):
     stored.write_text('{"stored": true}', encoding="utf-8")
     with pytest.raises(ProblemError, match="is not a model file"):
         load_problem(stored)
+
+
+def test_a_file_may_hold_the_problem_itself(tmp_path):
+    made = (
+        f"import runpy\np = runpy.run_path({str(ROOT / 'models' / 'bellman.py')!r})['problem']()\n"
+    )
+    path = tmp_path / "model.py"
+    path.write_text(made + "problem = p\n")
+    assert load_problem(path).box.names == ("p1", "p2")
+    path.write_text(made)
+    with pytest.raises(ProblemError, match=r"has no function problem.*write problem = p\."):
+        load_problem(path)

@@ -61,13 +61,18 @@ def load_settings(path: Path) -> Settings | None:
 
 
 def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
-    """What a function of the file returns, of this kind; None where settings() is not there."""
+    """What a function of the file returns, or a variable of this kind is.
+
+    None where settings() is not there.
+    """
     _require_python_file(path)
     before = list(sys.path)
     sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python
     try:
-        function = runpy.run_path(str(path)).get(name)
-        returned = function() if callable(function) else None
+        content = runpy.run_path(str(path))
+        own = {n: v for n, v in content.items() if isinstance(v, kind)}
+        function = content.get(name)
+        returned = function() if callable(function) else own.get(name)
     except IgpeError:
         raise
     except Exception as error:
@@ -75,9 +80,11 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
     finally:
         sys.path[:] = before
     is_optional = name == "settings"
-    if not callable(function) and not is_optional:
+    if not callable(function) and returned is None and not is_optional:
+        others = list(own) if kind is Problem else []
+        hint = f" '{others[0]}' is one: write {name} = {others[0]}." if others else ""
         raise ProblemError(
-            f"'{path}' has no function {name}(). Write a function that returns {wanted}."
+            f"'{path}' has no function {name}(). Write a function that returns {wanted}.{hint}"
         )
     if not isinstance(returned, kind) and not (is_optional and returned is None):
         raise ProblemError(
