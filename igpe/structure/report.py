@@ -129,7 +129,10 @@ def _superfluous(one: Surplus) -> str:
         why, their = "outnumber their unmeasured variables", "their"
         if len(one.equations) == 1:
             why, their = "relates only known variables", "its"
-        return f"{names} {why}, so the measurements constrain {their} unknowns directly: {told}"
+        return (
+            f"{names} {why}, so the measurements constrain {their} unknowns without any slope, "
+            f"which step 3 does not use: {told}"
+        )
     if len(one.equations) == 1:
         return f"{names} relates only known variables; step 3 does not need it"
     return f"step 3 does not need {one.needless} of the equations {in_words(one.equations)}"

@@ -148,9 +148,9 @@ def test_redundant_equation_is_named():
     ("measured", "sentence"),
     [
         (["A", "D"], "equation law relates only known variables, so the measurements constrain its "
-        "unknowns directly: K"),
+        "unknowns without any slope, which step 3 does not use: K"),
         (["A", "E"], "equations law, twice outnumber their unmeasured variables, so the "
-        "measurements constrain their unknowns directly: K"),
+        "measurements constrain their unknowns without any slope, which step 3 does not use: K"),
     ],
 )  # fmt: skip
 def test_an_equation_with_unknowns_is_never_called_redundant(measured, sentence):
