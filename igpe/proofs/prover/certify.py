@@ -315,9 +315,9 @@ def certify(
     (not for a discretisation), for the measurements with their weights and the priors, and for all
     parameter values within the bounds.
 
-    estimate    a Result, an Estimate, or a dict {unknown: value}: the values that igpe is to prove
-                optimal. If igpe finds better values, the proof applies to those instead. If
-                `estimate` is None, igpe searches for the best values first
+    estimate    a Result, an Estimate, a certificate, or a dict {unknown: value}: the values that
+                igpe is to prove optimal. If igpe finds better values, the proof applies to those
+                instead. If `estimate` is None, igpe searches for the best values first
     gap         the proof stops when the relative gap between the lower bound and the best sum of
                 squares is at most this number
     time_limit  time limit of the proof in seconds, not counting compilation and the first estimate.
@@ -336,15 +336,17 @@ def certify(
                 bounds are missing; EstimationFailed if igpe cannot enclose the solution even at
                 single parameter values; SolverMissing if Numba is not installed
     """
-    require_provable(problem, estimate, "igpe.certify")
+    estimate = require_provable(problem, estimate, "igpe.certify")
     return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
 
 
-def require_provable(problem: Problem, estimate: Any, owner: str) -> None:
-    """Refuse values that a proof cannot begin with.
+def require_provable(problem: Problem, estimate: Any, owner: str) -> Any:
+    """Return the estimate with which a proof can begin; of a certificate its parameters by name.
 
     raises  ProblemError if a value is missing; Unsupported where bounds of states are active
     """
+    if isinstance(estimate, DynamicCertificate):
+        estimate = dict(zip(estimate.unknowns, estimate.parameters, strict=True))
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, owner)
@@ -353,6 +355,7 @@ def require_provable(problem: Problem, estimate: Any, owner: str) -> None:
             f"{owner} {STATE_BOUNDS}: {in_words(active)}. A proof without them would be of another "
             "optimum."
         )
+    return estimate
 
 
 def _sigma_fields(held: HeldWeights | None) -> dict[str, Any]:

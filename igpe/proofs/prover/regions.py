@@ -454,6 +454,6 @@ def certify_region(
     raises        ProblemError if neither standard deviations nor residuals determine the size of
                   the errors; other errors as in `igpe.certify`
     """
-    require_provable(problem, estimate, "igpe.certify_region")
+    estimate = require_provable(problem, estimate, "igpe.certify_region")
     proof = RegionProof(level, precision, simultaneous, time_limit)
     return proof.certify(problem, estimate, teller(progress))

@@ -53,6 +53,14 @@ def test_the_optimum_is_found_from_nothing() -> None:
     assert values == pytest.approx(case.OPTIMUM, rel=1e-3)
 
 
+def test_a_proof_begins_at_another_one() -> None:
+    case = published("consecutive")
+    first = igpe.certify(case.problem(), case.OPTIMUM, gap=0.1)
+    found = igpe.certify(case.problem(), first, gap=0.01)
+    assert found.closed
+    assert found.parameters == pytest.approx(first.parameters, rel=1e-3)
+
+
 def test_a_local_optimum_is_left() -> None:
     """From a poor start the search itself finds the better parameters."""
     case = published("consecutive")
