@@ -14,6 +14,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate_all
 from igpe.pipeline import estimate
+from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 
 TIMES = np.linspace(0.0, 21600.0, 21)
@@ -143,3 +144,21 @@ class Tank:
 def test_experiment_inputs_are_known():
     problem = Problem.from_parmest([Tank(1.0), Tank(2.5)])
     assert estimate(problem).parameters == pytest.approx({"k": 0.7}, rel=1e-3)
+
+
+class WithSomeErrors(WithErrors):
+    """The same, but for two quantities."""
+
+    def finalize_model(self):
+        super().finalize_model()
+        for v in self.model.experiment_outputs:
+            if v.parent_component().name in {"Cb", "Tr"}:
+                del self.model.measurement_error[v]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_said"), [(SemiBatchExperiment, 0), (WithErrors, 0), (WithSomeErrors, 1)]
+)
+def test_standard_deviations_of_some_outputs_are_said_to_be_unused(exact, kind, is_said):
+    said = warnings_about(Problem.from_parmest([kind(exact)]))
+    assert sum("measurement_error" in one and "such as Cb[" in one for one in said) == is_said

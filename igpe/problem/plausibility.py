@@ -19,8 +19,8 @@ from pyomo.core.expr import numeric_expr as expr
 from pyomo.core.expr.relational_expr import EqualityExpression
 from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 from pyomo.dae import DerivativeVar
+from pyomo.environ import Suffix, value
 from pyomo.environ import units as pyomo_units
-from pyomo.environ import value
 
 from igpe.core.arguments import is_finite
 from igpe.core.markup import in_words
@@ -74,7 +74,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
-        warnings = _copies(experiment) | warnings
+        warnings = _copies(experiment) | _some_errors(instance) | warnings
         warnings = held_inputs(experiment, float(experiment.times[-1])) | warnings
         if not takes_experiment(problem.model):  # else the builder may read the input itself
             warnings = _unused(experiment, instance) | warnings
@@ -160,6 +160,20 @@ def _copies(experiment: Experiment) -> dict[str, str]:
                 "are no independent measurements, and make intervals too short. Keep one of each."
             )
     return warnings
+
+
+def _some_errors(instance: Instance) -> dict[str, str]:
+    """Warning about a labelled model that has standard deviations of some of its outputs."""
+    outputs = list(getattr(instance.model, "experiment_outputs", ()))
+    errors = getattr(instance.model, "measurement_error", Suffix())
+    lacking = [v.name for v in outputs if errors.get(v) is None]
+    if len(lacking) in {0, len(outputs)}:
+        return {}
+    return {
+        "measurement_error": f"The suffix measurement_error has no standard deviations of "
+        f"{len(lacking)} of the {len(outputs)} outputs, such as {in_words(lacking[:FEW])}. So igpe "
+        "uses none, and gives all measurements equal weights. Give one for each output."
+    }
 
 
 def _same_series(experiments: Sequence[Experiment]) -> dict[str, str]:
