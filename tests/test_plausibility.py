@@ -243,3 +243,34 @@ def test_a_table_that_does_not_reach_an_end_while_it_changes_is_named():
     assert len(warned(igpe.linear_input([end / 4, end / 2], [1.0, 2.0]))) == 2
     assert not warned(igpe.linear_input([end / 4, end / 2, end], [1.0, 1.0, 2.0]))
     assert not warned(igpe.step_input([end / 4, end], [1.0, 2.0]))
+
+
+def cooling(table, start=373.15, **given):
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.T = pyo.Var(m.t, units=pyo.units.K)
+        m.dT = dae.DerivativeVar(m.T, units=pyo.units.K / pyo.units.s)
+        m.Ta = pyo.Param(mutable=True, initialize=293.15, units=pyo.units.K)
+        m.k = pyo.Var(bounds=(0, 1), units=1 / pyo.units.s)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dT[t] == -m.k * (m.T[t] - m.Ta))
+        m.T[m.t.first()].fix(start)
+        return m
+
+    run = igpe.Experiment(table, start_time=0.0, **given)
+    problem = igpe.Problem(model, parameters=["k"], experiments=run)
+    return igpe.check(problem, identifiability=False).warnings
+
+
+def test_degrees_celsius_of_what_the_model_has_in_kelvin():
+    kelvin = pd.DataFrame({"time": TIMES, "T": 293.15 + 80 * np.exp(-0.05 * TIMES)})
+    celsius = kelvin.assign(T=kelvin["T"] - 273.15)
+    assert not cooling(kelvin)
+    assert not cooling(kelvin, units={"T": pyo.units.K})
+    assert not cooling(celsius, units={"T": "degC"})
+    assert not cooling(celsius, start=77.0)  # the model is cold itself
+    (found,) = cooling(celsius)
+    assert "pass units={'T': 'degC'}" in found
+    (found,) = cooling(kelvin.assign(Ta=20.0), inputs=["Ta"])
+    assert "'Ta' is at most 20" in found
+    assert "give it in kelvin" in found

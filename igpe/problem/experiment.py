@@ -252,6 +252,7 @@ class Experiment(Suggesting):
             _as_mapping, ("start", "inputs", "sigma"), (start, inputs, sigma)
         )
         check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
+        units = {n: str(u) if hasattr(u, "is_expression_type") else u for n, u in units.items()}
         given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
         nothing = pd.DataFrame({"time": pd.Series(dtype=float)})
         table = _of_one_run(renamed(read_table(nothing if data is None else data), columns))
@@ -260,7 +261,7 @@ class Experiment(Suggesting):
             "start": dict(start),
             "start_time": start_time,
             "sigma": dict(sigma) if isinstance(sigma, Mapping) else sigma,
-            "units": dict(units),
+            "units": units,
             "columns": dict(columns),
             "only": None if only is None else tuple(only),
             "replicates": replicates,
@@ -269,7 +270,7 @@ class Experiment(Suggesting):
         }
         self.name, self.spectra = name, spectra
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
-        self.units: Mapping[str, str] = MappingProxyType(dict(units))
+        self.units: Mapping[str, str] = MappingProxyType(units)
         times, chosen, self.measurements = read_measured(
             table, spectra, given, sigma, self._conditions
         )

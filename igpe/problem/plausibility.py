@@ -79,6 +79,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
         if not takes_experiment(problem.model):  # else the builder may read the input itself
             warnings = _unused(experiment, instance) | warnings
         quantities = _Quantities(problem, experiment, instance)
+        warnings = dict(quantities.in_celsius(instance, starts)) | warnings
         for series in (*instance.equations.values(), *instance.expressions.values()):
             for argument in _exponents(series[max(series)].expr):
                 for term in _terms(argument):
@@ -295,6 +296,26 @@ class _Quantities:
             for name, over_time in family.items()
             for c in over_time.values()
         }
+
+    def in_celsius(self, instance: Instance, starts: ModelStarts) -> Iterator[tuple[str, str]]:
+        """Quantity and warning, where only the numbers that the model itself has are in kelvin."""
+        for name in {**dict.fromkeys(self.experiment.measured), **self.experiment.inputs}:
+            series = instance.over_time(name) or {}
+            leaf = series.get(instance.first, instance.scalars.get(name))
+            if leaf is None or unit_name(leaf) != "K":
+                continue
+            usual = self.experiment.start.get(name, starts.numbers.get(name))
+            own: Any = value(leaf, exception=False) if usual is None else usual
+            largest = max(self._numbers(name, leaf), default=math.inf)
+            if is_finite(own) and largest < COLDEST < own:
+                remedy = f"pass units={{'{name}': 'degC'}}"
+                remedy = "give it in kelvin" if name in self.experiment.inputs else remedy
+                yield (
+                    f"{name} (kelvin)",
+                    f"'{name}' is at most {largest:g} in experiment '{self.experiment.name}', but "
+                    f"the model has it in kelvin, with the value {own:g}. The data {CELSIUS}: if "
+                    f"so, {remedy}.",
+                )
 
     def warnings(self, term: Term) -> Iterator[tuple[str, str]]:
         """Name and warning of the quantities in a product whose numbers do not fit."""
