@@ -365,3 +365,25 @@ def test_other_optima_have_profile_intervals_too():
         assert mirrored.upper == pytest.approx(one.upper, rel=1e-2)
     upper = max(own["k[A]"].upper, own["k[B]"].upper)
     assert upper == 5.0  # linearised intervals are symmetric and end before it
+
+
+def test_a_logarithm_is_not_well_determined_because_it_is_large():
+    """x = exp(lnk) t: the interval of exp(lnk) is known, and the linearised one of lnk is not."""
+    times = np.array([1.0, 2.0, 3.0, 4.0])
+    off = 10 * np.array([2.0, -1.0, 0.0, 0.0])  # orthogonal to the times
+    sigma = 20 * 0.35 * np.sqrt(times @ times)
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.lnk = pyo.Var(m.t), pyo.Var(bounds=(0, 8))
+        m.dx = dae.DerivativeVar(m.x)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == pyo.exp(m.lnk))
+        m.x[m.t.first()].fix(0.0)
+        return m
+
+    run = igpe.Experiment(pd.DataFrame({"time": times, "x": 20 * times + off}), sigma=sigma)
+    problem = igpe.Problem(model, parameters=["lnk"], experiments=run)
+    (found,) = igpe.estimate(problem, certify=False).estimates
+    ends = np.log(20 * (1 + 0.35 * np.array([-1.96, 1.96])))
+    assert [found.lower, found.upper] == pytest.approx(ends, abs=0.01)

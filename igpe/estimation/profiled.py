@@ -40,7 +40,7 @@ USUAL = 2.0  # standard errors from an estimate to an end of its interval, of ma
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
-SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
+FAR = 2.0  # ratio of what the sum of squares should rise by where an interval ends, and does
 SHORTER = 0.6  # of a linearised interval, below which its standard error is not kept
 MOST = 20  # profiles
 BESIDE = 0.5  # of the limits on work, for those that others show to be needed
@@ -139,7 +139,7 @@ def _in_need(steps: Steps, settings: Settings, result: Result, kinks: Sequence[s
     """
     narrow = []
     if result.objective > rounding(result):  # else a rise of the sum of squares is rounding too
-        narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
+        narrow = if_in_time(lambda: _misjudged(steps, result, settings)) or []
     combined = {n for one in result.combined for n in one.unknowns}
     doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
     every = steps.problem.box.names if kinks else ()
@@ -220,11 +220,12 @@ def _can_profile(steps: Steps, result: Result) -> bool:
     )
 
 
-def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
-    """The unknowns at an end of whose linearised interval the sum of squares rises too little.
+def _misjudged(steps: Steps, result: Result, settings: Settings) -> list[str]:
+    """The unknowns at an end of whose linearised interval the sum of squares is far from expected.
 
     The others move with the unknown as the covariance has it. A profile, which lies below that
-    line, rises even less, so the interval is certainly longer.
+    line, rises even less: where the rise is too small, the interval is certainly longer. Where it
+    is too large, the line leaves the valley, or the interval is shorter.
     """
     problem, box = steps.problem, steps.problem.box
     residuals = Residuals(problem, settings.integrator)  # compiled code is not worth its start here
@@ -247,7 +248,7 @@ def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
                     continue
                 cost = residuals.cost(there)
                 expected = shift**2 / one.standard_error**2 * result.variance
-                if cost is not None and cost - best < expected / SHORT:
+                if cost is not None and not 1 / FAR <= (cost - best) / expected <= FAR:
                     names.append(one.name)
                     break
     return names
