@@ -3,7 +3,9 @@
 from hashlib import sha256
 
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 
 import igpe
 from igpe.problem.tables import read_table
@@ -121,3 +123,42 @@ def test_start_values_may_be_a_row_of_a_table():
     assert (dict(made.inputs), made.measurements.sigma.tolist()) == ({"B": 0.5}, [2.0, 2.0])
     with pytest.raises(igpe.errors.DataError, match=r"`start` has \['A'\] more than once"):
         igpe.Experiment(data, start=pd.Series([1.0, 2.0], index=["A", "A"]), start_time=0)
+
+
+SAYS = {
+    "decimal commas": (
+        PLAIN.assign(A=["0,705", "1,2", "3"]),
+        r"pd\.read_csv\(\.\.\., decimal=','\)",
+    ),
+    "thousands": (PLAIN.assign(A=["1,000.0", "2,100.5", "1"]), r"thousands=','"),
+    "complex": (PLAIN.assign(A=[1j, 2j, 3j]), "in the unit of the model\\."),
+    "nameless index": (PLAIN.set_index("time").rename_axis(None), r"table\.rename_axis\('time'\)"),
+}
+
+
+@pytest.mark.parametrize(("table", "says"), SAYS.values(), ids=SAYS)
+def test_what_pandas_would_mend_is_said(table, says):
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.Experiment(table)
+
+
+COLUMNS = {
+    "T": "inputs=\\['T'\\]",
+    "B": "mean 'c\\[B\\]'",
+    "Unnamed: 0": "index of a saved DataFrame",
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_column_that_the_model_has_otherwise(column):
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t, m.T = dae.ContinuousSet(initialize=times), pyo.Param(initialize=1.0, mutable=True)
+        m.c, m.k = pyo.Var(["A", "B"], m.t), pyo.Var(bounds=(0, 1))
+        m.dc = dae.DerivativeVar(m.c, wrt=m.t)
+        m.rate = pyo.Constraint(["A", "B"], m.t, rule=lambda m, i, t: m.dc[i, t] == -m.k * m.T)
+        return m
+
+    run = igpe.Experiment(pd.DataFrame({"time": [1, 2], column: [1, 2]}), start={"c": 1.0})
+    with pytest.raises(igpe.errors.DataError, match=COLUMNS[column]):
+        igpe.Problem(model, parameters=["k"], experiments=run)

@@ -8,7 +8,7 @@ index, `c[:,A]`. A measured position that is no point of a grid in space lies be
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from pyomo.core.base.component import ComponentBase
 from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import DataError
+from igpe.core.markup import closest
 from igpe.problem.model import Instance, position_in, sets_of
 
 CLOSE = 1e-9  # relative difference of two positions that are one
@@ -185,3 +186,20 @@ def names_of(parameters: Any) -> Any:
     if isinstance(parameters, (str, ComponentBase)) or not isinstance(parameters, Iterable):
         return name_of(parameters)
     return list(map(name_of, parameters))
+
+
+def meant(column: str, instance: Instance, parameters: Collection[str]) -> str:
+    """A sentence, after a space, about a column that is no quantity over time; may be empty.
+
+    parameters  names of the unknowns
+    """
+    if column in instance.scalars and column not in parameters:
+        return (
+            f" '{column}' does not change with time in the model. If it was set in the experiment, "
+            f"pass Experiment(inputs=['{column}'])."
+        )
+    known = [*instance.states, *instance.series, *instance.expressions]
+    if column.startswith("Unnamed:"):
+        return f" '{column}' has no name in the file: it may be the index of a saved DataFrame."
+    members = [n for n in known if column in n.partition("[")[2].rstrip("]").split(",")]
+    return f" Did you mean '{members[0]}'?" if len(members) == 1 else closest(column, known)

@@ -24,7 +24,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior, check_priors
 from igpe.problem.measurements import Measurements, conversion, converted, time_unit, unit_name
-from igpe.problem.members import in_logarithms
+from igpe.problem.members import in_logarithms, meant
 from igpe.problem.model import Instance
 from igpe.problem.noise.sigma import as_deviations
 from igpe.problem.starts import require_consistent, require_within_bounds
@@ -398,8 +398,8 @@ def _check_measured(problem: Any, experiment: Experiment, instance: Instance) ->
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
             f"The model has no time-dependent quantities named {unknown}. It has "
-            f"{bracketed(known)}.{closest(unknown[0], known)} Rename the columns "
-            "(columns={...}), add an Expression indexed by time for the measured quantity, or "
+            f"{bracketed(known)}.{meant(unknown[0], instance, problem.parameters)}"
+            " Rename the columns (columns={...}), add an Expression indexed by time for it, or "
             "leave the columns out with only=[...]." + as_deviations(unknown, experiment.measured)
         )
     given = {*experiment.inputs, *problem.time_varying}

@@ -359,11 +359,14 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
     where = f" in experiment '{name}'" if name else ""
     if "time" not in table.columns:
         index = table.index.name
+        is_nameless = index is None and not isinstance(table.index, pd.RangeIndex)
         raise DataError(
             f"The table has no column 'time'; its columns are {list(table.columns)}"
             + (f" and its index is '{index}'" if index else "")
             + ". Rename the column that holds the times, or name it: "
             f"columns={{'{index or 't / h'}': 'time'}}."
+            + " If the index holds the times, pass table.rename_axis('time')."
+            * is_nameless
         )
     if len(table) == 0:
         raise DataError("The table has no rows. Give at least one measurement.")
@@ -450,12 +453,17 @@ def _instead(chosen: Sequence[str], empty: str) -> str:
     )
 
 
+SEPARATED = {r"[-+]?\d+,\d+(e[-+]?\d+)?": "decimal", r"[-+]?\d{1,3}(,\d{3})+\.\d+": "thousands"}
+"""Texts with a comma in a number, and the option of pandas that reads them."""
+
+
 def numbers(table: pd.DataFrame, name: str) -> FloatArray:
     """(n_rows,) a column as numbers. Raises DataError if it has other entries."""
     if table[name].dtype.kind in "mMc":  # pandas would count dates in microseconds
+        durations = ", for example hours since the start" * (table[name].dtype.kind != "c")
         raise DataError(
-            f"Column '{name}' holds {table[name].dtype}; give numbers in the unit of the model, "
-            "for example hours since the start."
+            f"Column '{name}' holds {table[name].dtype}; give numbers in the unit of the "
+            f"model{durations}."
         )
     try:
         return table[name].to_numpy(dtype=float)
@@ -465,6 +473,9 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
         is_limit = strange.astype(str).str.strip().str.startswith("<").any()
         censored = f"sigma={{'{name}': igpe.losses.Censored(0.01)}}"
         hint = f" Entries such as '<0.05' need {censored}." * bool(is_limit)
+        for pattern, option in SEPARATED.items():
+            if strange.astype(str).str.strip().str.fullmatch(pattern).all():
+                hint = f" Read the file with pd.read_csv(..., {option}=',')."
         raise DataError(
             f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
             "of the model (times as durations since the start), leave missing values empty, or "
