@@ -78,6 +78,15 @@ def make_symbols(
         used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}
     over_time = instance.series.items()
     algebraics = tuple(n for n, s in over_time if n not in inputs and id(s[time]) in used)
+    is_short = len(instance.equations) < len(states) + len(algebraics)
+    is_short &= not instance.in_space  # there a boundary condition may be what is missing
+    lost = [n for n in instance.idle if (is_short if n in algebraics else n in experiment.told)]
+    if lost:
+        raise ModelError(
+            f"No equation over time contains the derivative of '{min(lost)}', so the model does "
+            "not determine it. Write its differential equation as an equality (==) that holds at "
+            "all times, also between those of the data."
+        )
 
     def vector(names: Iterable[str], prefix: str = "") -> Any:
         return stack(ca.SX.sym(prefix + name) for name in names)

@@ -41,17 +41,19 @@ def along_time(
     used    names to keep where a quantity has several (a Pyomo Reference is one)
     raises  ModelError if two names of one quantity are used
     """
-    constant: Components = {}
+    found: dict[Place, Any] = {}
     varying: AlongTime = {}
     blocks: dict[int, Place] = {id(model): ("", None)}
     for component in filter(wanted, model.component_objects(ctype, active=True)):
         for index, data in _members(component):
-            if getattr(data, "active", True):
-                name, at = _place(component, index, time, blocks)
-                if at is None:
-                    constant[name] = data
-                else:
-                    varying.setdefault(name, {})[at] = data
+            name, at = place = _place(component, index, time, blocks)
+            if found.setdefault(place, data) is not data:
+                raise ModelError(
+                    f"Two quantities are called '{name}', because two members of a set have "
+                    "the same text, such as 1 and '1'. Rename one of them."
+                )
+            if at is not None:
+                varying.setdefault(name, {})[at] = data
     called: dict[int, str] = {}  # by the names used, else by the last one declared
     for name, series in varying.items():
         quantity = id(next(iter(series.values())))
@@ -63,16 +65,21 @@ def along_time(
             )
         if other is None or other not in used:
             called[quantity] = name
+    constant = {name: data for (name, at), data in found.items() if at is None}
     return constant, {n: dict(sorted(varying[n].items())) for n in called.values()}
 
 
 def _members(component: Any) -> Iterator[tuple[Any, Any]]:
+    """The active members; a constraint that is feasible whatever the values are is none."""
     if not component.is_indexed():
         yield None, component
     elif hasattr(component, "mutable"):  # a Param makes its members when asked for them
         yield from ((index, component[index]) for index in component.index_set())
     else:
-        yield from component.items()
+        for index, data in component.items():
+            is_trivial = getattr(data, "expr", None) is pyo.Constraint.Feasible
+            if getattr(data, "active", True) and not is_trivial:
+                yield index, data
 
 
 def _place(component: Any, index: Any, time: Any, blocks: dict[int, Place]) -> Place:
@@ -192,6 +199,9 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
             f"The model has no derivative with respect to its time '{time.name}', so it has no "
             "differential equation in time. Declare one: m.dc = DerivativeVar(m.c, wrt=m.t)."
         )
+    for d in derivatives:  # a sparse Var makes its members when they are asked for
+        for index in d:
+            d.get_state_var()[index]
     scalars, variables = along_time(model, time, pyo.Var, used=used)
     added = {id(d.parent_block().component(f"{d.local_name}_disc_eq")) for d in derivatives}
     conditions, over_time = along_time(model, time, pyo.Constraint, lambda c: id(c) not in added)
@@ -299,13 +309,13 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
     home = {id(data): (name, t) for name, series in variables.items() for t, data in series.items()}
     slopes: dict[str, dict[float, Any]] = {}
     for derivative in derivatives:
-        if len(derivative.get_continuousset_list()) > 1:
+        state = derivative.get_state_var()
+        if len(derivative.get_continuousset_list()) > 1 or isinstance(state, DerivativeVar):
             raise ModelError(
                 f"'{derivative.name}' is a higher-order or mixed derivative. Make the first "
                 "derivative a separate state: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
                 "== m.v."
             )
-        state = derivative.get_state_var()
         for index, data in derivative.items():
             name, t = home[id(state[index])]
             if t in slopes.setdefault(name, {}):

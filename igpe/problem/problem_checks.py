@@ -536,8 +536,8 @@ def _remedy(name: str, variable: Any, instance: Instance) -> str:
 
 def _check_free(problem: Any, experiment: Experiment, instance: Instance) -> None:
     """No scalar variable in the equations is left without a value."""
-    known = {*problem.parameters, *experiment.inputs}
-    scalars = {id(v): n for n, v in instance.scalars.items() if n not in known}
+    known = {id(instance.scalars.get(n)) for n in (*problem.parameters, *experiment.inputs)}
+    scalars = {id(v): n for n, v in instance.scalars.items() if id(v) not in known}
     for equation in instance.equations.values():
         for variable in identify_variables(equation[max(equation)].expr, include_fixed=False):
             if id(variable) in scalars and not variable.fixed:

@@ -11,6 +11,7 @@ import pytest
 from ode import over_time
 from pyomo import dae
 
+from igpe.core.errors import ModelError
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import initial_value_problem
 from igpe.equations.reading.read import read_systems
@@ -240,3 +241,69 @@ def test_an_unknown_start_value_is_an_unknown_of_its_name() -> None:
     ivp = compiled(held).initial_value_problem(0)
     assert ivp.unknowns == ("A(t0)",)
     assert float(ca.Function("f", [ivp.x], [ivp.f])(2.0)) == pytest.approx(-0.6)
+
+
+def solved(builder: Any) -> System:
+    times = [0.0, 1.0, 2.0]
+    data = pd.DataFrame({"time": times, "x": [1.0, 0.5, 0.2]})
+    problem = Problem(builder, parameters=["k"], experiments=Experiment(data))
+    return read_systems(problem, problem.experiments)[0]
+
+
+def decay_as(change: Callable[[Any], Any], rule: Any = None) -> Callable[[Any], Any]:
+    def build(times: Any) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+        m.dx = dae.DerivativeVar(m.x)
+        m.rate = pyo.Constraint(m.t, rule=rule or (lambda m, t: m.dx[t] == -m.k * m.x[t]))
+        m.x[m.t.first()].fix(1.0)
+        change(m)
+        return m
+
+    return build
+
+
+def feasible_at_first(m: Any, t: float) -> Any:
+    return pyo.Constraint.Feasible if t == m.t.first() else m.dx[t] == -m.k * m.x[t]
+
+
+def sparse(m: Any) -> None:
+    m.y = pyo.Var(["used", "not"], m.t, dense=False)
+    m.dy = dae.DerivativeVar(m.y, wrt=m.t)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        decay_as(lambda m: None, feasible_at_first),
+        decay_as(sparse),
+        decay_as(lambda m: setattr(m, "other", pyo.Reference(m.k))),
+    ],
+)
+def test_forms_that_pyomo_takes_are_read(builder: Any) -> None:
+    assert solved(builder).symbols.states == ("x",)
+
+
+def second_derivative(m: Any) -> None:
+    m.ddx = dae.DerivativeVar(m.dx)
+
+
+def two_of_one_text(m: Any) -> None:
+    m.y = pyo.Var([1, "1"], m.t)
+
+
+@pytest.mark.parametrize(
+    ("builder", "says"),
+    [
+        (decay_as(second_derivative), "'ddx' is a higher-order or mixed derivative"),
+        (decay_as(two_of_one_text), r"Two quantities are called 'y\[1\]'"),
+        (
+            decay_as(lambda m: None, lambda m, t: m.dx[t] <= -m.k * m.x[t]),
+            "No equation over time contains the derivative of 'x'",
+        ),
+    ],
+)
+def test_what_is_missing_or_has_one_name_twice_is_said(builder: Any, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        solved(builder)
