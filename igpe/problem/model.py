@@ -402,6 +402,22 @@ class ModelStarts:
         return numbers
 
 
+def _linked(
+    conditions: Mapping[str, Any], state_of: Mapping[int, str], known: Set[str]
+) -> Iterator[tuple[str, str]]:
+    """Conditions on several states, each with the one that is not known yet, one after the other.
+
+    known  states whose start is known
+    """
+    for name, constraint in conditions.items():
+        states = {state_of[i] for i in _held(constraint) & state_of.keys()} - known
+        if len(states) == 1:
+            yield name, (state := states.pop())
+            left = {n: c for n, c in conditions.items() if n != name}
+            yield from _linked(left, state_of, known | {state})
+            return
+
+
 def model_starts(instance: Instance) -> ModelStarts:
     """Start values of the states that the model gives.
 
@@ -431,4 +447,7 @@ def model_starts(instance: Instance) -> ModelStarts:
             is_known = states[0] in conditions or states[0] in fixed
             if not is_known and slopes & _held(_usual(series)):
                 conditions[states[0]] = series[first]
+    usable = {n: c for n, c in others.items() if c.equality and _held(c) <= scalars | set(state_of)}
+    for name, state in _linked(usable, state_of, {*fixed, *conditions}):
+        conditions[state] = others.pop(name)
     return ModelStarts(fixed, conditions, others)

@@ -307,3 +307,30 @@ def two_of_one_text(m: Any) -> None:
 def test_what_is_missing_or_has_one_name_twice_is_said(builder: Any, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         solved(builder)
+
+
+def total(m: Any) -> None:
+    """Two initial conditions hold two states each, the second of which is known by the first."""
+    m.y, m.z = pyo.Var(m.t), pyo.Var(m.t)
+    m.dy, m.dz = dae.DerivativeVar(m.y), dae.DerivativeVar(m.z)
+    for slope in ("dy", "dz"):
+        rule = pyo.Constraint(m.t, rule=lambda m, t, s=slope: getattr(m, s)[t] == m.k * m.x[t])
+        m.add_component(f"rate_{slope}", rule)
+    first = m.t.first()
+    m.ratio = pyo.Constraint(expr=m.z[first] == 3 * m.y[first] + m.k)
+    m.sum = pyo.Constraint(expr=m.x[first] + m.y[first] == 1.5)
+
+
+@pytest.mark.parametrize(("start", "y"), [({}, 0.5), ({"x": 1.25}, 0.25), ({"x": "k"}, -0.5)])
+def test_initial_conditions_on_two_states(start: Any, y: float) -> None:
+    data = pd.DataFrame({"time": [0.0, 1.0], "z": [3.5, 4.0]})
+    run = Experiment(data, start=start)
+    problem = Problem(decay_as(total), parameters=["k"], experiments=run)
+    ivp = compiled(problem).initial_value_problem(0)
+    found = np.asarray(ca.Function("start", [ivp.q], [ivp.start])([2.0])).ravel()
+    x = 1.5 - y
+    assert dict(zip(ivp.states, found, strict=True)) == pytest.approx({
+        "x": x,
+        "y": y,
+        "z": 3 * y + 2.0,
+    })

@@ -256,6 +256,12 @@ class _Comparison:
         """Compare the start values that the model's own conditions give."""
         instance = self.instances[0]
         conditions = model_starts(instance).conditions
+        initial = {id(series[instance.first]) for series in instance.states.values()}
+        conditions = {
+            n: c
+            for n, c in conditions.items()
+            if len(initial & {id(v) for v in identify_variables(c.expr)}) == 1
+        }
         given = {n: ca.SX(self.system.starts[n]) for n in conditions if n in self.system.starts}
         if not given:
             return

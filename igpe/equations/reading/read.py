@@ -10,7 +10,7 @@ times are not built alike, or its rule asks for the time, the rule is asked agai
 and its answer is what is read. Nothing is decided by comparing values at some point.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ from igpe.equations.symbols import Role, Symbols, make_symbols, require_at, stac
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.building import build, kind_of
-from igpe.problem.experiment import Experiment
+from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, Series, along_time, model_starts
 from igpe.problem.problem import Problem
@@ -224,9 +224,12 @@ def _starts(experiment: Experiment, instance: Instance, symbols: Symbols) -> dic
         known[id(data)] = ca.SX(evaluate(value, first))
     starts: dict[str, Any] = dict(given.fixed)
     for state, constraint in given.conditions.items():
+        if state in experiment.start:
+            continue
         unknown = ca.SX.sym(state)
         start = instance.states[state][first]
-        translate = Translator({**known, id(start): unknown}, symbols.t)
+        others = dict(_inserted(constraint, instance, symbols, {**starts, **experiment.start}))
+        translate = Translator({**known, **others, id(start): unknown}, symbols.t)
         lower, body, _ = constraint.to_bounded_expression()
         residual = ca.SX(translate(body) - translate(lower))
         slope = ca.jacobian(residual, unknown)
@@ -238,6 +241,26 @@ def _starts(experiment: Experiment, instance: Instance, symbols: Symbols) -> dic
             )
         starts[state] = -ca.substitute(residual, unknown, 0) / slope
     return starts
+
+
+def _inserted(
+    constraint: Any, instance: Instance, symbols: Symbols, starts: Mapping[str, Any]
+) -> Iterator[tuple[int, Any]]:
+    """Id of each state in an initial condition whose start is known -> its start value."""
+    held = {id(v) for v in identify_variables(constraint.expr)}
+    for other, series in instance.states.items():
+        data = series[instance.first]
+        if other not in starts or id(data) not in held:
+            continue
+        value = starts[other]
+        if isinstance(value, Unknown):
+            raise ModelError(
+                f"The initial condition '{constraint.name}' contains '{other}', whose start value "
+                f"is unknown. Make it a parameter: start={{'{other}': 'name of the parameter'}}."
+            )
+        if isinstance(value, str):
+            value = symbols.p[symbols.parameters.index(value)]
+        yield id(data), ca.SX(value)
 
 
 def _is_solvable(system: System) -> bool:
