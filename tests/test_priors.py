@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from ode import ode
 from one_state import one_state
 from scipy.optimize import minimize_scalar
 from scipy.stats import gamma, laplace
@@ -155,3 +157,23 @@ def test_a_prior_that_the_measurements_contradict_is_the_cause_of_a_lack_of_fit(
     sentence = f"The prior of k ({mean:g} ± {deviation:g}) and the measurements disagree by "
     assert (sentence in said) is disagrees
     assert "improve the model" not in said
+
+
+def test_where_a_kink_or_the_prior_of_an_error_holds_an_unknown_the_fit_is_judged():
+    """There the squares alone still have a slope, which the prior or the logarithms balance."""
+    times = np.linspace(0.1, 4, 12)
+    values = np.exp(-0.6 * times) + 0.05 * np.cos(7 * times)
+    kink = decay(times, values, igpe.losses.Prior("laplace", (0.55, 0.01)))
+    found = igpe.estimate(kink, certify=False)
+    assert found.parameters["k"] == pytest.approx(0.55, abs=1e-4)
+    assert found.adequacy.verdict == "adequate"
+
+    model = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0.1, 2.0), sd=(1e-3, 1.0))
+    data = pd.DataFrame({"time": times, "x": values})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma={"x": igpe.EstimatedSigma("sd")})
+    prior = igpe.losses.NormalPrior(0.1, 0.01)
+    priors = {"sd": prior}
+    problem = igpe.Problem(model, parameters=["k", "sd"], experiments=[run], priors=priors)
+    found = igpe.estimate(problem, certify=False)
+    assert found.parameters["sd"] < prior.mean - prior.deviation
+    assert found.adequacy.verdict == "adequate"

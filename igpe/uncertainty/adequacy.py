@@ -125,7 +125,8 @@ def with_findings(
     """
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
-    held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
+    free = {p.name: p.value for p in result.estimates[: len(result.covariance)]}
+    held, order, begin = _held(result, problem, at, free), [], 0
     for m in (e.measurements for e in problem.experiments):
         own = np.lexsort((m.times[m.row], m.column))
         order.append(begin + (own[~m.is_limit[own]]))
@@ -151,7 +152,6 @@ def with_findings(
     if NO_OPTIMUM in verdict.reasons and result.status.is_early:
         verdict = Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
     judged = replace(result, points=points, adequacy=verdict)
-    free = {p.name: p.value for p in result.estimates[: len(result.covariance)]}
     x = np.array(list(free.values()))
     notes = weak_sentences(list(free), x, result.covariance, result.linked)
     if problem.is_censored:
@@ -159,6 +159,20 @@ def with_findings(
     # Wrong starts make outliers, which are then no news.
     odd = _far_starts(judged, problem) or [*_odd(judged, verdict), *oversized(points)]
     return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
+
+
+def _held(result: Result, problem: Problem, at: Linearised, free: Mapping[str, float]) -> BoolArray:
+    """(n,) unknowns at whose optimum the residuals need not be stationary.
+
+    Those on bounds and on kinks of priors, and those of standard deviations alone: the rows that
+    these add to the objective are not in `at`, but their priors are.
+    """
+    held = np.isnan(np.diag(result.covariance))
+    for name, prior in problem.other_priors.items():
+        held[problem.box.names.index(name)] |= prior.is_on_kink(free[name])
+    if problem.sigma_estimated:
+        held |= ~at.jacobian[: problem.size].any(axis=0)
+    return held
 
 
 def _far_starts(result: Result, problem: Problem) -> list[str]:
