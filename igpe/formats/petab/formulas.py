@@ -416,14 +416,15 @@ def _require_flat(events: Any, path: Path) -> None:
 def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every text with the last key above it, which says what it is."""
     if isinstance(part, Mapping):
+        language = part.get("language", "sbml")
+        if language != "sbml":
+            raise DataError(
+                f"The problem's model is in the language {language!r:.50}, not in SBML. igpe "
+                "reads only SBML, because models in some other languages are programs, which "
+                "could do anything when they run. Write the model in SBML."
+            )
         for name, inside in part.items():
             yield from named(inside, key if key == "model_files" else str(name))
-            if name == "language" and inside != "sbml":
-                raise DataError(
-                    f"The problem's model is in the language {inside!r:.50}, not in SBML. igpe "
-                    "reads only SBML, because models in some other languages are programs, which "
-                    "could do anything when they run. Write the model in SBML."
-                )
     elif isinstance(part, list):
         for inside in part:
             yield from named(inside, key)

@@ -57,6 +57,7 @@ NUMBERS = {"time", "measurement"}  # columns in which rows of one kind differ
 CRASHED = "Validation task"  # how messages begin of a check that itself failed
 REVERSED = "lowerBound greater than upperBound"  # how messages begin of bounds
 _ROW = re.compile(r"in: |for model_id=")  # before the row that a message is about
+_ARRAY = re.compile(r"<\w+>\s*(\[.*?\])\s*Length: \d+, dtype: \w+")  # of pandas, as it is printed
 TIMELINE = "timeline"  # column of the measurements: which timeline a row belongs to
 
 
@@ -82,7 +83,8 @@ class Tables(NamedTuple):
 
 def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
     """The tables that a YAML file names; raises DataError for what PEtab's check finds."""
-    written = config.get("format_version", 1)
+    config = {"format_version": 1, **config}  # a missing one PEtab's library takes for a type
+    written = config["format_version"]
     version = str(written).partition(".")[0]
     if version not in ("1", "2"):
         raise DataError(
@@ -155,7 +157,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         tuple(timelines),
         table,
         petab.observable_df,
-        petab.parameter_df,
+        petab.parameter_df.assign(nominalValue=petab.parameter_df.get("nominalValue", np.nan)),
         _rows(petab.measurement_df),
     )
 
@@ -174,7 +176,15 @@ def _require_checked(petab: Any, path: Path, config: Mapping[str, Any]) -> None:
             failed = True
             messages.append(str(error).rstrip("."))
     if failed:
-        _refuse(messages, path, config)
+        said = [m for m in messages if not m.startswith("Not OK")]
+        _refuse(said or _errors_of(petab.model.sbml_document), path, config)
+
+
+def _errors_of(document: Any) -> Iterator[str]:
+    """What libSBML found wrong when it read the model, of which PEtab's check says nothing."""
+    for error in map(document.getError, range(document.getNumErrors())):
+        if error.getSeverity() >= library("libsbml").LIBSBML_SEV_ERROR:
+            yield f"libSBML, line {error.getLine()} of the model: {error.getMessage()}"
 
 
 def _require_one_problem(path: Path, config: Mapping[str, Any]) -> None:
@@ -225,8 +235,9 @@ def _heard(logger: logging.Logger) -> Iterator[list[str]]:
 
 def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> None:
     """Raise what PEtab's own check finds wrong as one error."""
-    each = (part for m in messages for part in re.split(r"\s(?=Mismatch of )", m))
-    kept = [" ".join(m.split()) for m in each if not m.startswith("Not OK")]
+    plain = (_ARRAY.sub(r"\1", m) for m in messages)
+    each = (part for m in plain for part in re.split(r"\s(?=Mismatch of )", m))
+    kept = [" ".join(m.split()) for m in each]
     kept = [m for m in kept if not m.startswith(CRASHED)] or [
         m.split(" Traceback")[0] for m in kept
     ]
@@ -245,7 +256,7 @@ def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exceptio
         each = ((".".join(map(str, e["loc"])), e["msg"]) for e in error.errors())
         of = f"in the {getattr(error, 'title', '')} table, "
         said = of + "; ".join(f"{place}: {what}" if place else what for place, what in each)
-    said = " ".join(said.split()).rstrip(".")
+    said = " ".join(said.split()).strip("'").rstrip(".")
     return DataError(
         f"'{path}' is not a valid PEtab problem of version {version}: {said}. "
         f"{explained(path, config)}Correct the files."
@@ -513,6 +524,8 @@ def _logarithmic(path: Path, config: Mapping[str, Any]) -> set[str]:
     """The observables of which logarithms are compared."""
     found: set[str] = set()
     for _, _, table in _tables(path, config, {"observable"}):
+        if "observableId" not in table:
+            continue
         for column in table.columns.intersection(["observableTransformation", "noiseDistribution"]):
             found |= {*table.loc[table[column].str.startswith("log"), "observableId"]}
     return found

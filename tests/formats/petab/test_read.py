@@ -431,6 +431,43 @@ def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
         igpe.petab.read_petab(small.write(tmp_path, document))
 
 
+def test_errors_that_only_libsbml_reports_are_named(tmp_path):
+    path = small.write(tmp_path)
+    model = tmp_path / "model.xml"
+    fbc = ' xmlns:fbc="http://www.sbml.org/sbml/level3/version1/fbc/version2" fbc:required="false"'
+    text = model.read_text()
+    model.write_text(text.replace("<sbml ", f"<sbml{fbc} ", 1))
+    with pytest.raises(igpe.errors.DataError, match=r"line \d+ of the model: .*'strict'"):
+        igpe.petab.read_petab(path)
+
+
+def test_nominal_values_may_have_no_column(tmp_path):
+    tables = {"parameters": small.PARAMETERS.drop(columns="nominalValue")}
+    problem = igpe.petab.read_petab(small.write(tmp_path, **tables))
+    assert problem.box.names == ("k", "A0", "sd")
+    tables["parameters"] = tables["parameters"].assign(estimate=[1, 0, 1])
+    with pytest.raises(igpe.errors.DataError, match="column nominalValue is missing"):
+        igpe.petab.read_petab(small.write(tmp_path, **tables))
+
+
+def test_a_version_that_is_missing_is_1(tmp_path):
+    path = small.write(tmp_path)
+    path.write_text(path.read_text().replace("format_version: 1\n", ""))
+    assert igpe.petab.read_petab(path).box.names == ("k", "A0", "sd")
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"observables": small.OBSERVABLES.drop(columns="observableId")}, "field observableId. C"),
+        ({"conditions": pd.concat([small.CONDITIONS] * 2)}, r"condition IDs: \['c1'\]. C"),
+    ],
+)
+def test_what_identifies_rows_is_missing_or_doubled(tmp_path, table, says):
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(small.write(tmp_path, **table))
+
+
 def test_more_rules_than_variables_are_refused_by_the_linter(tmp_path):
     document = small.decay()
     algebraic(document.getModel(), "w - A", "A - 1")

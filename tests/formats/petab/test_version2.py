@@ -174,6 +174,15 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
         igpe.petab.read_petab(write(tmp_path, **tables))
 
 
+def test_a_model_in_another_language_is_refused(tmp_path):
+    path = write(tmp_path)
+    config = yaml.safe_load(path.read_text())
+    config["model_files"]["decay"] = {"language": "pysb", "location": "model.py"}
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(igpe.errors.DataError, match="language 'pysb', not in SBML"):
+        igpe.petab.read_petab(path)
+
+
 def test_what_is_wrong_in_all_rows_is_said_once(tmp_path):
     path = write(tmp_path, measurement=MEASUREMENTS.assign(observableParameters="2"))
     with pytest.raises(igpe.errors.DataError, match="Mismatch of observable") as caught:
