@@ -317,6 +317,11 @@ class Prior(Checked):
         """Return True if the density has a kink; its curvature says nothing about errors then."""
         return self.law.endswith("laplace")
 
+    def is_on_kink(self, x: float) -> bool:
+        """Return True if x is the value at which the density has a kink, up to rounding."""
+        share = self._distribution.cdf(self._there(x))
+        return bool(self.has_kink and abs(share - 0.5) <= KINK / 2)
+
     def log_density(self, x: float) -> float:
         """Natural logarithm of the density at x, on the prior's scale."""
         law, there = self._distribution, self._there
