@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
@@ -37,14 +38,12 @@ from igpe.formats.petab.formulas import named, petab_config
 from igpe.formats.petab.printing import Ids
 from igpe.formats.petab.read import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.problem import Problem
 
 STEP = 3e-3  # of a natural logarithm, or of a parameter's size: to where gradients are compared,
-SHARP = 0.05  # at most this share of the parameter's error while all others are held
+NEAR = 0.1  # of a standard error along a direction, and at most so far
 SMALL = 1e-2  # of the width of its bounds: the least size of a parameter
 FLAT = 1e-7  # curvature along a direction, all parameters of one size, that is rounding
-SADDLE = -1e-4  # relative curvature below which the estimate is no minimum along a direction
 PART = 1e-3  # of a flat direction: a smaller squared component of a parameter is rounding
 
 
@@ -129,9 +128,10 @@ def petab_errors(
     returns     one row for each unknown, indexed by `parameterId`. The columns are `estimate` and
                 `standard_error` (of the parameter itself), `scale` (lin, log or log10),
                 `error_on_scale`, `lower` and `upper` (of the parameter itself), and `remark`. The
-                errors of an unknown are NaN if the unknown is on a bound or if the estimate is no
-                minimum along it, and infinite if the measurements do not determine it within its
-                bounds
+                errors of an unknown are NaN if the unknown is on a bound or where its Laplace prior
+                has a kink, or if the likelihood increases along a direction that changes it ("not
+                at an optimum"). They are infinite if the measurements do not determine it within
+                its bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
                 model cannot be integrated at the estimate or near it
     """
@@ -144,16 +144,14 @@ def petab_errors(
     scale, x = _Scale(np.array([LOGARITHMS.get(n, 0.0) for n in names])), box.vector(values)
     width = scale.there(box.upper) - scale.there(box.lower)
     prepared = method.prepare(problem)
-    at = _evaluated(prepared, x)
-    held = on_bounds(x, at, box)
+    bound = on_bounds(x, prepared.residuals(x), box)
     finite_width = np.where(np.isfinite(width), width, 1.0)
     sizes = np.where(scale.log, 1 / scale.unit, np.maximum(np.abs(x), SMALL * finite_width))
-    sharpness = np.linalg.norm(at.jacobian * scale.slope(x), axis=0)  # one over the error alone
-    steps = SHARP / np.maximum(sharpness, SHARP / (STEP * sizes))
-    information = _information(prepared, scale, x, steps, ~held)
-    error, lost, is_saddle = _errors(information, width, held)
+    kink, sizes = _beside_kinks(problem, scale, x, sizes)
+    information = _information(prepared, scale, x, sizes, ~(bound | kink))
+    error, remarks = _errors(information, width, sizes, bound | kink)
+    remarks = np.select([bound, kink], ["on a bound", "at the kink of its prior"], remarks)
     q, half = scale.there(x), special.ndtri(0.5 + confidence / 2) * error
-    remarks = np.where(lost, "not determined", np.where(is_saddle, "no minimum", ""))
     table = {
         "estimate": x,
         "standard_error": error * scale.slope(x),
@@ -161,7 +159,7 @@ def petab_errors(
         "error_on_scale": error,
         "lower": scale.home(q - half),
         "upper": scale.home(q + half),
-        "remark": np.where(held, "on a bound", remarks).astype(object),
+        "remark": remarks.astype(object),
     }
     return pd.DataFrame(table, index=pd.Index(box.names, name="parameterId"))
 
@@ -186,58 +184,79 @@ class _Scale:
         return np.where(self.log, p * self.unit, 1.0)
 
 
-def _evaluated(prepared: PreparedShooting, p: FloatArray) -> Linearised:
-    at = prepared.residuals(p)
-    if at is None:
-        raise EstimationFailed(
-            "The model could not be integrated at the estimate or near it, so igpe cannot compute "
-            "errors; give the estimate of a fit that succeeded.",
-            Status.INTEGRATION_BROKE,
-        )
-    return at
+def _beside_kinks(
+    problem: Problem, scale: _Scale, x: FloatArray, sizes: FloatArray
+) -> tuple[BoolArray, FloatArray]:
+    """(n,) which unknowns are where their priors have kinks, and sizes that reach no kink."""
+    on, there = np.zeros(len(x), dtype=bool), np.full(len(x), np.inf)
+    for name, prior in problem.other_priors.items():
+        i = problem.box.names.index(name)
+        on[i] = prior.is_on_kink(x[i])
+        there[i] = prior.mean if prior.has_kink and not on[i] else np.inf
+    return on, np.minimum(sizes, np.abs(scale.there(there) - scale.there(x)) / (3 * STEP))
 
 
 def _information(
-    prepared: PreparedShooting, scale: _Scale, x: FloatArray, steps: FloatArray, free: BoolArray
+    prepared: PreparedShooting, scale: _Scale, x: FloatArray, sizes: FloatArray, free: BoolArray
 ) -> FloatArray:
     """(n, n) second derivatives of the negative log-likelihood by q; 0 where held.
 
     Differences over two steps cancel their error of second order: it is larger than the curvature
-    of directions that measurements determine poorly.
+    of directions that measurements determine poorly. Steps follow the expected information: the
+    phase of an oscillator is known ten thousand times as well as its other parameters.
     """
-
-    def gradient(q: FloatArray) -> FloatArray:
-        p = scale.home(q)
-        at = _evaluated(prepared, p)
-        return (at.jacobian.T @ at.residual) * scale.slope(p)
-
     q, information = scale.there(x), np.zeros((len(x), len(x)))
-    for i in np.flatnonzero(free):
-        move = steps[i] * (np.arange(len(x)) == i)
-        near, far = (gradient(q + k * move) - gradient(q - k * move) for k in (1, 2))
-        information[i, free] = ((8 * near - far) / (12 * steps[i]))[free]
-    return (information + information.T) / 2
+
+    def derivatives(move: FloatArray) -> tuple[FloatArray, FloatArray]:
+        there = q.copy()
+        there[free] += move
+        p = scale.home(there)
+        at = prepared.residuals(p)
+        if at is None:
+            raise EstimationFailed(
+                "The model could not be integrated at the estimate or near it, so igpe "
+                "cannot compute errors; give the estimate of a fit that succeeded.",
+                Status.INTEGRATION_BROKE,
+            )
+        jacobian = (at.jacobian * scale.slope(p))[:, free]
+        return jacobian, jacobian.T @ at.residual
+
+    def difference(move: FloatArray) -> FloatArray:
+        near, far = (derivatives(k * move)[1] - derivatives(-k * move)[1] for k in (1, 2))
+        return np.asarray(8 * near - far) / 12
+
+    sized = sizes[free] * derivatives(np.zeros(np.count_nonzero(free)))[0]
+    values, vectors = np.linalg.eigh(sized.T @ sized)
+    steps = np.minimum(STEP, NEAR / np.sqrt(np.maximum(values, 1.0)))
+    moves = steps * vectors * sizes[free][:, None]  # as columns
+    along = np.array([difference(move) for move in moves.T]).reshape(moves.shape) @ moves
+    back = vectors / steps / sizes[free][:, None]
+    information[np.ix_(free, free)] = back @ (along + along.T) @ back.T / 2
+    return information
 
 
 def _errors(
-    information: FloatArray, width: FloatArray, held: BoolArray
-) -> tuple[FloatArray, BoolArray, BoolArray]:
-    """(n,) errors on the scales, where bounds tell more than the measurements, and saddles.
+    information: FloatArray, width: FloatArray, sizes: FloatArray, held: BoolArray
+) -> tuple[FloatArray, npt.NDArray[np.str_]]:
+    """(n,) errors on the scales, and remarks on unknowns that are not held.
 
-    The errors are infinite where bounds tell more, and NaN where held or at a saddle.
+    The errors are infinite where bounds tell more than the measurements, and NaN where held or
+    where the objective falls.
     """
-    own = np.diag(information)
+    own = np.abs(np.diag(information))
     out = held | (own * width**2 <= 1)  # alone it would be less sure than its bounds
     size = np.sqrt(np.where(out, 1.0, own))
     inside = np.where(out[:, None] | out, 0.0, information) / np.outer(size, size)
     values, vectors = np.linalg.eigh(inside)
-    flat, falls = values <= FLAT * values[-1], values < SADDLE * values[-1]
+    flat = values <= FLAT * np.max(np.abs(values), initial=0.0)
+    reach = np.max(np.abs(vectors) / (size * sizes)[:, None], axis=0)  # to where one moves its size
+    falling = flat & (values < -(reach**2))
     root = np.where(flat, 0.0, vectors / np.sqrt(np.where(flat, 1.0, values)))
     error = np.linalg.norm(root, axis=1) / size
-    part, saddle = (np.sum(vectors[:, which] ** 2, axis=1) > PART for which in (flat, falls))
-    is_saddle = ~held & (saddle | (own * width**2 < -1))
-    lost = ~(held | is_saddle) & (out | part | (error > width))
-    return np.where(held | is_saddle, np.nan, np.where(lost, np.inf, error)), lost, is_saddle
+    falls, lost = (np.sum(vectors[:, w] ** 2, axis=1) > PART for w in (falling, flat & ~falling))
+    found = [held, falls, lost | out | (error > width)]
+    remarks = np.select(found, ["", "not at an optimum", "not determined"], "")
+    return np.select(found, [np.nan, np.nan, np.inf], error), remarks
 
 
 ERRORS = {

@@ -500,10 +500,7 @@ def _confirmed(
 
 
 def _precise(effort: Effort, tree: Tree, level: float) -> Effort:
-    """As precise as a level that is so near the least sum of squares needs.
-
-    A box on which the sum is a share `gap` above the least is about sqrt(gap) wide.
-    """
+    """As precise as a level needs: boxes on which the sum is a `gap` higher are sqrt(gap) wide."""
     gap = 1 - level / tree.objective if tree.objective > level > 0 else 1.0
     return replace(effort, precision=min(effort.precision, LOSS * gap**0.5))
 

@@ -72,35 +72,57 @@ def test_what_is_determined_beside_a_product_of_unknowns_has_its_error(tmp_path)
     assert errors == pytest.approx(np.sqrt(np.diag(covariance)[:2]), rel=0.01)
 
 
-def errors_of_a_phase(folder, k, measured):
-    """Errors of k and A0 at k, where the phase 1000 k is in what is measured exactly at another."""
+def test_where_a_thousandth_of_an_unknown_is_many_errors(tmp_path):
+    """As of an oscillator's frequency: waves that 3e-3 of k or A0 moves by more than half."""
     observables = small.OBSERVABLES.assign(
-        observableFormula=["A * sin(1000 * k)", "B"], noiseFormula="1e-3"
+        observableFormula=["A + sin(800 * k * A)", "B"], noiseFormula=["sd", "sd"]
     )
     table = small.measurements().assign(noiseParameters="")
-    a, b = small.truth(table["time"][:5].to_numpy(), k=measured)
-    table["measurement"] = np.concatenate([a * np.sin(1000 * measured), b])
-    parameters = small.PARAMETERS.iloc[:2]
-    given = {"parameters": parameters, "observables": observables, "measurements": table}
-    problem = igpe.petab.read_petab(small.write(folder, **given))
-    return igpe.petab.petab_errors(problem, {"k": k, "A0": 3.0})
+
+    def simulated(q):
+        a, b = small.truth(table["time"][:5].to_numpy(), 10.0 ** q[0], q[1])
+        return np.concatenate([a + np.sin(800 * 10.0 ** q[0] * a), b])
+
+    q = np.array([np.log10(0.5), 3.0, -2.0])
+    table["measurement"] = simulated(q) + 0.01 * np.tile([1.0, -1.0], 5)
+    yaml = small.write(tmp_path, observables=observables, measurements=table)
+    problem = igpe.petab.read_petab(yaml)
+    told = igpe.petab.petab_errors(problem, {"k": 0.5, "A0": 3.0, "sd": 0.01})
+    expected = second_derivatives(
+        lambda x: -norm.logpdf(table["measurement"], simulated(x), 10.0 ** x[2]).sum(), q, 1e-6
+    )
+    errors = np.sqrt(np.diag(np.linalg.inv(expected)))
+    assert told["error_on_scale"].to_numpy() == pytest.approx(errors, rel=0.01)
+    assert not told["remark"].any()
 
 
-def test_a_sharp_likelihood_has_its_errors(tmp_path):
-    """Its curvature changes over a thousandth of the parameter."""
-    k, times = 0.5, small.measurements()["time"][:5].to_numpy()
-    a, b = small.truth(times, k)
-    by_k = a * (1000 * np.cos(1000 * k) - times * np.sin(1000 * k))
-    by = np.array([[*by_k, *(2 * times * a)], [*(a / 3 * np.sin(1000 * k)), *(b / 3)]])
-    expected = 1e-3 * np.sqrt(np.diag(np.linalg.inv(by @ by.T)))
-    told = errors_of_a_phase(tmp_path, k, k)
-    assert told["standard_error"].to_numpy() == pytest.approx(expected, rel=1e-3)
+def test_kinks_of_laplace_priors_have_no_curvature(tmp_path):
+    """Without the prior, k has an error of 0.02 decades; its kink is 1e-4 decades away."""
+    q = np.log10(AT["k"])
+    priors = pd.DataFrame({
+        "objectivePriorType": ["parameterScaleLaplace", "laplace", ""],
+        "objectivePriorParameters": [f"{q + 1e-4};0.01", "3.05;0.1", ""],
+    })
+    parameters = pd.concat([small.PARAMETERS, priors], axis=1)
+    problem = igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
+    told = igpe.petab.petab_errors(problem, AT)
+    assert told["remark"].tolist() == ["", "at the kink of its prior", ""]
+    assert np.isnan(told.loc["A0", "standard_error"])
+    table, logarithmic = small.measurements(), np.array([True, False, True])
+    information = second_derivatives(
+        lambda x: objective(table, [x[0], AT["A0"], x[1]], logarithmic), [q, np.log10(AT["sd"])]
+    )
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    assert told.loc[["k", "sd"], "error_on_scale"].to_numpy() == pytest.approx(errors, rel=1e-3)
 
 
-def test_where_the_likelihood_is_no_maximum_it_says_so(tmp_path):
-    told = errors_of_a_phase(tmp_path, 0.5 * np.pi + 1.5e-3 * np.pi, 0.5 * np.pi + 0.5e-3 * np.pi)
-    assert told["remark"].tolist() == ["no minimum", ""]
-    assert np.isnan(told.loc["k", "standard_error"])
+def test_where_the_likelihood_increases_it_is_no_optimum(tmp_path):
+    """-log L of n residuals curves upwards only up to sqrt(3) of their standard deviation."""
+    parameters = small.PARAMETERS.assign(parameterScale=["log10", "lin", "lin"])
+    problem = igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
+    told = igpe.petab.petab_errors(problem, AT | {"sd": 1.0})
+    assert told["remark"].tolist() == ["", "", "not at an optimum"]
+    assert np.isnan(told.loc["sd", "standard_error"])
 
 
 @pytest.mark.slow
