@@ -496,6 +496,7 @@ def verify(
         "regions": [asdict(region) for region in verdict.regions],
         "table": [{"name": name, "lower": low, "upper": high} for name, low, high in ends],
     }
-    answer("verify", str(verdict), body, json)
+    unfinished = "igpe did not check all boxes." if verdict.interrupted else ""
+    answer("verify", str(verdict), body, json, unfinished=unfinished)
     if not verdict:
         raise typer.Exit(FAILED)

@@ -5,6 +5,8 @@ import json
 import pytest
 from command_line import BELLMAN, CHAIN, refused, run
 
+from igpe.proofs.checker import confirm
+
 
 @pytest.fixture(scope="module")
 def proof(tmp_path_factory):
@@ -45,6 +47,18 @@ def test_a_spoilt_one_is_refuted(proof, tmp_path):
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert stored["verdict"] == "refuted"
     assert stored["regions"][0]["why"] in done.stdout
+
+
+def test_an_interrupted_check_is_one(monkeypatch, proof, tmp_path):
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(confirm, "_once", pressed)
+    done = run("verify", proof, CHAIN, "--json", tmp_path / "answer.json")
+    assert done.exit_code == 130, done.output
+    assert "no proof before Ctrl-C" in " ".join(done.stdout.split())
+    assert "Interrupted. igpe did not check all boxes." in done.stderr
+    assert not json.loads((tmp_path / "answer.json").read_text())["complete"]
 
 
 def test_without_time_it_is_not_confirmed(proof):

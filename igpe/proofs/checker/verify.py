@@ -98,6 +98,7 @@ class Verified(Shown):
     premise      standard deviations for which the bound holds, in words; empty if they are given
     arb          result of the additional check with Arb (`with_="arb"`); None if it was not
                  requested
+    interrupted  whether Ctrl-C ended the check
     """
 
     verdict: Verdict
@@ -112,6 +113,7 @@ class Verified(Shown):
     region: str = ""
     premise: str = ""
     arb: "ArbCheck | None" = None
+    interrupted: bool = False
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.VERIFIED
@@ -446,6 +448,7 @@ def verify(
         region="" if refuted or open_ else _region_in_words(tree, threshold),
         premise=tree.weights.premise(tree.unknowns, certified, off, spread),
         arb=by_arb,
+        interrupted=is_over(outcomes),
     )
 
 
