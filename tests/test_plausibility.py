@@ -274,3 +274,19 @@ def test_degrees_celsius_of_what_the_model_has_in_kelvin():
     (found,) = cooling(kelvin.assign(Ta=20.0), inputs=["Ta"])
     assert "'Ta' is at most 20" in found
     assert "give it in kelvin" in found
+
+
+@pytest.mark.parametrize("later", [(), (5.0, 10.0)])
+def test_a_state_that_is_fixed_later_is_named(later):
+    def model(times):
+        m = over_time(times, "A", k=(0, 1))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+        for t in (0.0, *(t for t in later if t in m.t)):
+            m.A[t].fix(1.0)
+        return m
+
+    problem = igpe.Problem(model, parameters=["k"], experiments=igpe.Experiment(DATA))
+    found = igpe.check(problem, identifiability=False).warnings
+    assert ["fixes the state 'A' at the time 5, 10, after" in one for one in found] == [True] * (
+        len(later) > 0
+    )

@@ -74,7 +74,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
-        warnings = _copies(experiment) | _some_errors(instance) | warnings
+        warnings = _copies(experiment) | _some_errors(instance) | _fixed_later(instance) | warnings
         warnings = held_inputs(experiment, float(experiment.times[-1])) | warnings
         if not takes_experiment(problem.model):  # else the builder may read the input itself
             warnings = _unused(experiment, instance) | warnings
@@ -159,6 +159,21 @@ def _copies(experiment: Experiment) -> dict[str, str]:
             warnings[f"{name} (copies)"] = (
                 f"All replicates of '{name}' in experiment '{experiment.name}' are equal. Copies "
                 "are no independent measurements, and make intervals too short. Keep one of each."
+            )
+    return warnings
+
+
+def _fixed_later(instance: Instance) -> dict[str, str]:
+    """State -> warning, where the model fixes it at some times after the start: igpe integrates."""
+    warnings = {}
+    for name, series in instance.states.items():
+        later = [t for t, x in series.items() if x.fixed and t > instance.first]
+        if later and len(later) < len(series) - 1:
+            times = in_words([f"{t:g}" for t in sorted(later)], FEW)
+            warnings[f"{name} (fixed)"] = (
+                f"The model fixes the state '{name}' at the time {times}, after its start. igpe "
+                "computes the state there and ignores these values. Give measurements in the table "
+                "of the experiment."
             )
     return warnings
 
