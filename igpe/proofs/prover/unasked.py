@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +27,6 @@ from igpe.results.certificates import DynamicCertificate
 GAP = 0.01
 EFFORT = 10.0  # s of one core, by the two costs below
 PER_BOX, PER_OPERATION = 1.5e-3, 3.5e-7  # s
-EARLY = 1 / 3  # of the effort, after which
-OPEN = 0.1  # of the box's volume may be undecided: proofs that finished had at most 0.025
 LONGEST = 20.0  # s of wall time, on whatever machine
 PATIENCE = 600.0  # s after which a process that was to compile the kernels has failed
 
@@ -43,28 +40,16 @@ def unasked(problem: Problem, parameters: dict[str, float]) -> DynamicCertificat
         return None
     try:
         return BranchAndBound(GAP, LONGEST).certify(
-            problem, parameters, enough=_Enough(), point_work=EFFORT / PER_OPERATION
+            problem, parameters, enough=_is_enough, point_work=EFFORT / PER_OPERATION
         )
     except IgpeError:
         return None
 
 
-@dataclass
-class _Enough:
-    """Whether to end a search, by counted work: the same on every machine.
-
-    It ends where one more box may exceed the effort, or where too much is undecided early on.
-    """
-
-    is_judged: bool = False
-
-    def __call__(self, search: BoxSearch) -> bool:
-        spent = search.examined * PER_BOX + search.enclosure.work * PER_OPERATION
-        if spent >= EARLY * EFFORT and not self.is_judged:
-            self.is_judged = True
-            if search.open_share > OPEN:
-                return True
-        return spent * (1 + 1 / max(search.examined, 1)) >= EFFORT
+def _is_enough(search: BoxSearch) -> bool:
+    """Whether one more box may exceed the effort, as counted: the same on every machine."""
+    spent = search.examined * PER_BOX + search.enclosure.work * PER_OPERATION
+    return spent * (1 + 1 / max(search.examined, 1)) >= EFFORT
 
 
 def kernels_ready() -> bool:

@@ -58,27 +58,16 @@ def test_many_states_are_not_tried(tried, monkeypatch):
 def test_the_effort_is_counted(tried, monkeypatch):
     """By what was computed, boxes that are still to come included."""
     searches = []
-    is_enough = unasked._Enough()
+    is_enough = unasked._is_enough
     monkeypatch.setattr(unasked, "EFFORT", 0.1)
-    monkeypatch.setattr(unasked, "OPEN", 1.0)
     monkeypatch.setattr(
-        unasked, "_Enough", lambda: lambda search: searches.append(search) or is_enough(search)
+        unasked, "_is_enough", lambda search: searches.append(search) or is_enough(search)
     )
     igpe.estimate(lotka_volterra.problem())
     last = searches[-1]
     work = last.enclosure.work * unasked.PER_OPERATION
     assert 0 < work < 0.1
     assert 0.05 < work + last.examined * unasked.PER_BOX < 0.1
-
-
-@pytest.mark.parametrize(("share", "ends"), [(0.5, True), (0.01, False)])
-def test_a_search_that_has_decided_little_ends_early(share, ends):
-    enough = unasked._Enough()
-    work = 0.5 * unasked.EFFORT / unasked.PER_OPERATION
-    search = SimpleNamespace(examined=100, enclosure=SimpleNamespace(work=0.0), open_share=share)
-    assert not enough(search)
-    search.enclosure.work = work
-    assert enough(search) == ends
 
 
 def test_an_unfinished_proof_says_nothing(tried, monkeypatch):
