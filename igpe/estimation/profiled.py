@@ -228,6 +228,7 @@ def _misjudged(steps: Steps, result: Result, settings: Settings) -> list[str]:
     is too large, the line leaves the valley, or the interval is shorter.
     """
     problem, box = steps.problem, steps.problem.box
+    most = np.inf if problem.has_spectra else FAR  # scattering amounts widen intervals on purpose
     residuals = Residuals(problem, settings.integrator)  # compiled code is not worth its start here
     residuals.most_work = WORK / 4
     names: list[str] = []
@@ -248,7 +249,7 @@ def _misjudged(steps: Steps, result: Result, settings: Settings) -> list[str]:
                     continue
                 cost = residuals.cost(there)
                 expected = shift**2 / one.standard_error**2 * result.variance
-                if cost is not None and not 1 / FAR <= (cost - best) / expected <= FAR:
+                if cost is not None and not 1 / FAR <= (cost - best) / expected <= most:
                     names.append(one.name)
                     break
     return names

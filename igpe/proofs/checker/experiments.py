@@ -259,12 +259,14 @@ class Replay:
 
         x' = slopes(t, x, p, u),  x(t0) = start(p),  r = (measured(t, x, p, u) - y) / sigma
 
+    states   how many
     times    (n_times,) increasing, none before t0: where something is measured, or an input jumps;
              what is measured at t0 is measured at the start
     rows     for each time the measured quantities (column), values y and sigma
     inputs   u: one for each input given by a table, as it leads to each of the times
     """
 
+    states: int
     t0: float
     slopes: intervals.ReplayTape
     start: intervals.ReplayTape
@@ -354,6 +356,7 @@ def _replay(problem: Problem, k: int) -> Replay:
     times = sorted({*measured, *ivp.breaks(last)})
     symbols = [ivp.t, ivp.x, p, ivp.u]
     return Replay(
+        states=len(ivp.states),
         t0=ivp.t0,
         slopes=replay_tape(symbols, f),
         start=replay_tape(symbols, start),

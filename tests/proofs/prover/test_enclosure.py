@@ -128,8 +128,14 @@ def test_claims_of_measured_expressions_and_of_fast_equilibria_hold() -> None:
     assert violations(expressions(), posed(expressions()), boxes=40, seed=3) == []
 
 
-def test_a_state_at_rest_may_leave_where_its_slope_is_a_root() -> None:
-    """x' = k sqrt(|x|) from 0 has a solution that rises: no level at 0 holds it."""
+def test_a_state_at_rest_may_leave_where_its_slope_is_a_root(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """x' = k sqrt(|x|) from 0 has a solution that rises: no level at 0 holds it.
+
+    Such a root is refused at the start, but it may be met later.
+    """
+    monkeypatch.setattr("igpe.proofs.prover.posed.root_of_zero", lambda ivp: "")
 
     def model(times: Any) -> Any:
         m = pyo.ConcreteModel()
