@@ -494,11 +494,10 @@ def _confirmed(
             continue
         rest = 0.0 if is_over(outcomes) else effort.end - time.monotonic()
         with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            outcome = confirm(given, claims[own], level, _precise(effort, tree, level), rest)
-        outcomes.append(outcome)
-        if outcome.better is not None:
+            outcomes.append(confirm(given, claims[own], level, _precise(effort, tree, level), rest))
+        if (better := outcomes[-1].better) is not None:
             why = f"with these parameter values, the sum of squares is below {level:.9g}"
-            return outcomes, [tree.region(outcome.better, outcome.better, why)]
+            return outcomes, [tree.region(better, better, why)]
     return outcomes, []
 
 
@@ -509,9 +508,8 @@ def _precise(effort: Effort, tree: Tree, level: float) -> Effort:
 
 
 def _threshold(tree: Tree, problem: Problem, given: Sequence[Replay]) -> Threshold | None:
-    if tree.likelihood is None:
-        return None
-    return tree.likelihood.threshold(problem, given, np.array(tree.point))
+    own = tree.likelihood
+    return None if own is None else own.threshold(problem, given, np.array(tree.point))
 
 
 def _region_faults(
