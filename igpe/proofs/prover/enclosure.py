@@ -177,11 +177,12 @@ class BoxBounds:
     rows          how many leading rows were enclosed
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
-    skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
+    skips_tube    whether the Taylor model came through, so that its parts can spare the tube
+    leads         whether the Taylor model proved more than the tube
     is_tube_idle  whether a tube proved no more than was known, and the Taylor model did, in less
                   work
     is_drowned    whether the residuals' errors are much larger than what the axes move
-    spread        (n_p,) how far each axis moves the states where Taylor models broke, if they did
+    spread        (n_p,) what the box is to be split along where Taylor models broke, if they did
     """
 
     bound: float
@@ -192,6 +193,7 @@ class BoxBounds:
     multipliers: FloatArray
     middle: float
     skips_tube: bool = False
+    leads: bool = False
     is_tube_idle: bool = False
     is_drowned: bool = False
     spread: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -282,13 +284,13 @@ class BoxEnclosure:
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
-        skips_tube = outcome == THROUGH or (count > reached and bound > alone)
+        leads = outcome == THROUGH or (count > reached and bound > alone)
         is_idle = alone <= known and bound > alone and 2 * of_tube > self.work - before
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
-            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube,
-            is_tube_idle=is_idle, spread=spread,
+            lower, upper, bound, rows=count, middle=middle, skips_tube=outcome == THROUGH,
+            leads=leads, is_tube_idle=is_idle, spread=spread,
         )  # fmt: skip
 
     def _integrate(self, lower: FloatArray, upper: FloatArray, cut: float, most: int) -> int:

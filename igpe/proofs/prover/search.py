@@ -45,6 +45,7 @@ INFORMATIVE = 2  # residuals for each unknown, from which sensitivities choose t
 STEPS, STEPS_DEEPER = 1000, 100  # of a box; small stiff boxes deep in the tree need many
 PREFERENCE = 0.5  # of wide axes where trial splits choose, against gains relative to the cut
 ALIKE = 0.7  # score of the second best axis: its halves are split along that without trials
+NEARLY = 0.9  # of the best axis where Taylor models broke: of these, the widest
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
 WEIGHED, SOME = 40, 12  # after so many boxes sums are tried, on so many open ones
 PAUSE = 3  # generations without tubes, where one proved nothing new
@@ -62,6 +63,7 @@ class BoxNode:
     multipliers  of the residuals, where the bound is theirs
     depth     how many boxes lie around it
     skips_tube  whether Mueller bounds can be spared
+    is_led  whether the Taylor model proved more than those, here or around it
     pause     of so many generations without them, as they proved nothing new for the first
     axis      to split along where trial splits would choose, as the parent's left it; -1: none
     cut       what it was examined against
@@ -76,6 +78,7 @@ class BoxNode:
     multipliers: FloatArray | None = None
     depth: int = 0
     skips_tube: bool = False
+    is_led: bool = False
     pause: int = 0
     axis: int = -1
     cut: float = np.inf
@@ -180,6 +183,7 @@ class BoxSearch:
             most=STEPS + STEPS_DEEPER * node.depth,
         )
         node.skips_tube = node.skips_tube or bounds.skips_tube
+        node.is_led = node.is_led or bounds.leads
         node.pause = PAUSE if bounds.is_tube_idle else node.pause
         self.examined += 1
         self._look(node, bounds.middle)
@@ -194,7 +198,7 @@ class BoxSearch:
             return
         self.is_weighed = True
         every = [node for node in self.tree if not node.children]
-        nodes = sorted((n for n in every if not n.skips_tube), key=lambda n: n.bound)
+        nodes = sorted((n for n in every if not n.is_led), key=lambda n: n.bound)
         if 2 * len(nodes) < len(every):  # mostly done by Taylor models
             return
         some = nodes[:: max(1, len(nodes) // SOME)][:SOME]
@@ -260,6 +264,7 @@ class BoxSearch:
         cut, reason = self._goal(parent)
         known = min(max(parent.bound, bound), cut)
         child = BoxNode(lower, upper, known, skips_tube=parent.skips_tube, axis=axis)
+        child.is_led = parent.is_led
         child.depth, child.pause = parent.depth + 1, max(parent.pause - 1, 0)
         child.reason = reason if bound > cut else "open"
         self.tree.append(child)
@@ -269,10 +274,11 @@ class BoxSearch:
         """Choose how to split a box."""
         width, broad = node.upper - node.lower, self._broad(node)
         if bounds.spread.any():
-            axis = int(np.argmax(np.where(width > 0, bounds.spread, -1.0)))
+            near = (width > 0) & (bounds.spread >= NEARLY * bounds.spread.max())
+            axis = int(np.argmax(np.where(near, self._relative(node), -1.0)))
             if axis in broad:
                 return axis, NO_BOUNDS, -1
-        enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
+        enough = node.is_led or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
             axis = int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0)))
             if axis in broad or not bounds.is_drowned:

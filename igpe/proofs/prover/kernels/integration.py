@@ -36,6 +36,7 @@ from igpe.proofs.prover.kernels.taylor import (
     TaylorModel,
     coefficient,
     divides_by_zero,
+    dropped,
     errors,
     losses,
     norms,
@@ -240,6 +241,7 @@ THROUGH, FATHOMED, BROKE, SHRUNK = 0, 1, 2, 3
 ENOUGH = 0.3  # of the box left: begin again on that
 NARROW = 30.0  # 1 / spread below which time is enclosed more exactly, as curvature counts less
 DROWNED = 0.02  # of a state's scale: smaller errors drown nothing
+LEAST_DROPPED = 0.01  # for their degree, as a share of what products drop for errors of states
 SMALLEST = 1e-9  # step, as a share of the way to the next stop
 
 
@@ -248,7 +250,7 @@ class TaylorRun(NamedTuple):
 
     offset  where the experiment's rows begin
     linear  slopes as sums
-    spread  (n_p,) how far each parameter moved the states where the model broke
+    spread  (n_p,) what the box is to be made narrower in where the model broke; zeros elsewhere
     """
 
     slope: TaylorModel
@@ -334,8 +336,16 @@ def _spread(x: FloatArray, scale: FloatArray) -> float:
 
 @kernel
 def _broke(run: TaylorRun, x: FloatArray) -> int:
-    """Record how far each parameter moves the states x (n_x, size), by monomials of any degree."""
+    """Record which parameters the box is to be made narrower in, for the model to go further.
+
+    Those in what products drop for their degree. Where errors of the states are nearly all that
+    products drop: those that move the states x (n_x, size), by monomials of any degree.
+    """
     algebra, scale, spread = run.slope.algebra, run.schedule.scale, run.spread
+    by_errors = dropped(run.slope, scale, spread)
+    spread *= run.schedule.stops[-1] - run.schedule.start
+    if spread.max() > 0.0 and LEAST_DROPPED * by_errors <= spread.sum() < np.inf:
+        return BROKE
     spread[:] = 0.0
     for m in range(1, len(algebra.factors)):
         size = 0.0
