@@ -177,7 +177,8 @@ class BoxBounds:
     rows          how many leading rows were enclosed
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
-    skips_tube    whether the Taylor model came through, so that its parts can spare the tube
+    skips_tube    whether its parts can spare the tube: the Taylor model came through, or proved
+                  more and broke at products alone
     leads         whether the Taylor model proved more than the tube
     is_tube_idle  whether a tube proved no more than was known, and the Taylor model did, in less
                   work
@@ -285,11 +286,13 @@ class BoxEnclosure:
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
         leads = outcome == THROUGH or (count > reached and bound > alone)
+        plain = all(run.slope.tape.plain for run in self.models)
+        skips_tube = outcome == THROUGH or (leads and plain)
         is_idle = alone <= known and bound > alone and 2 * of_tube > self.work - before
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
-            lower, upper, bound, rows=count, middle=middle, skips_tube=outcome == THROUGH,
+            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube,
             leads=leads, is_tube_idle=is_idle, spread=spread,
         )  # fmt: skip
 

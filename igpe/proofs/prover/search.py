@@ -45,7 +45,6 @@ INFORMATIVE = 2  # residuals for each unknown, from which sensitivities choose t
 STEPS, STEPS_DEEPER = 1000, 100  # of a box; small stiff boxes deep in the tree need many
 PREFERENCE = 0.5  # of wide axes where trial splits choose, against gains relative to the cut
 ALIKE = 0.7  # score of the second best axis: its halves are split along that without trials
-NEARLY = 0.9  # of the best axis where Taylor models broke: of these, the widest
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
 WEIGHED, SOME = 40, 12  # after so many boxes sums are tried, on so many open ones
 PAUSE = 3  # generations without tubes, where one proved nothing new
@@ -274,8 +273,7 @@ class BoxSearch:
         """Choose how to split a box."""
         width, broad = node.upper - node.lower, self._broad(node)
         if bounds.spread.any():
-            near = (width > 0) & (bounds.spread >= NEARLY * bounds.spread.max())
-            axis = int(np.argmax(np.where(near, self._relative(node), -1.0)))
+            axis = int(np.argmax(np.where(width > 0, bounds.spread, -1.0)))
             if axis in broad:
                 return axis, NO_BOUNDS, -1
         enough = node.is_led or bounds.rows >= INFORMATIVE * len(width)

@@ -241,7 +241,6 @@ THROUGH, FATHOMED, BROKE, SHRUNK = 0, 1, 2, 3
 ENOUGH = 0.3  # of the box left: begin again on that
 NARROW = 30.0  # 1 / spread below which time is enclosed more exactly, as curvature counts less
 DROWNED = 0.02  # of a state's scale: smaller errors drown nothing
-LEAST_DROPPED = 0.01  # for their degree, as a share of what products drop for errors of states
 SMALLEST = 1e-9  # step, as a share of the way to the next stop
 
 
@@ -338,14 +337,15 @@ def _spread(x: FloatArray, scale: FloatArray) -> float:
 def _broke(run: TaylorRun, x: FloatArray) -> int:
     """Record which parameters the box is to be made narrower in, for the model to go further.
 
-    Those in what products drop for their degree. Where errors of the states are nearly all that
-    products drop: those that move the states x (n_x, size), by monomials of any degree.
+    Where slopes hold quotients or functions: those in what products drop for their degree. Else
+    those that move the states x (n_x, size), by monomials of any degree.
     """
     algebra, scale, spread = run.slope.algebra, run.schedule.scale, run.spread
-    by_errors = dropped(run.slope, scale, spread)
-    spread *= run.schedule.stops[-1] - run.schedule.start
-    if spread.max() > 0.0 and LEAST_DROPPED * by_errors <= spread.sum() < np.inf:
-        return BROKE
+    if not run.slope.tape.plain:
+        dropped(run.slope, scale, spread)
+        spread *= run.schedule.stops[-1] - run.schedule.start
+        if 0.0 < spread.sum() < np.inf:
+            return BROKE
     spread[:] = 0.0
     for m in range(1, len(algebra.factors)):
         size = 0.0

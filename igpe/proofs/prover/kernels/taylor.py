@@ -421,20 +421,18 @@ def errors(model: TaylorModel, tube: FloatArray) -> None:
 
 
 @kernel
-def dropped(model: TaylorModel, scale: FloatArray, out: FloatArray) -> float:
+def dropped(model: TaylorModel, scale: FloatArray, out: FloatArray) -> None:
     """How much each parameter has part in what products drop for their degree, into out (n_p,).
 
     Relative to the scale (n_x,) of the states whose slopes it reaches, to first order. Terms count
-    as often as a parameter is a factor: halving its range makes them so much smaller.
-    returns  how much products drop because they hold errors of the states
-
-    Nothing is proved by this.
+    as often as a parameter is a factor: halving its range makes them so much smaller. Nothing is
+    proved by this.
     """
     tape, algebra, space = model
     kinds, firsts, seconds, c = tape.op, tape.a, tape.b, space.c
     degree, begins = algebra.degree, algebra.first
     held = np.zeros((len(kinds), degree + 1, 1 + len(out)))  # all; and by parameter
-    wrong, weight = np.zeros(len(kinds)), np.zeros(len(kinds))
+    weight = np.zeros(len(kinds))
     for n in range(len(kinds)):
         for g in range(degree + 1):
             for m in range(begins[g], begins[g + 1]):
@@ -442,12 +440,9 @@ def dropped(model: TaylorModel, scale: FloatArray, out: FloatArray) -> float:
                 held[n, g, 0] += size
                 for f in range(g):
                     held[n, g, 1 + algebra.factors[m, f]] += size
-        for m in range(begins[degree + 1], space.used[0]):
-            wrong[n] += abs(c[n, 0, m])
     for i in range(len(scale)):
         weight[tape.results[i]] += 1.0 / scale[i]
     out[:] = 0.0
-    by_errors = 0.0
     for n in range(len(kinds) - 1, -1, -1):
         op, a, b, w = kinds[n], firsts[n], seconds[n], weight[n]
         if w == 0.0:
@@ -470,9 +465,6 @@ def dropped(model: TaylorModel, scale: FloatArray, out: FloatArray) -> float:
                     for j in range(len(out)):
                         both = held[one, g, 1 + j] * held[two, i, 0]
                         out[j] += w * (both + held[one, g, 0] * held[two, i, 1 + j])
-            for g in range(1, degree + 1):
-                by_errors += w * (held[one, g, 0] * wrong[two] + held[two, g, 0] * wrong[one])
-    return by_errors
 
 
 @kernel
