@@ -9,7 +9,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from html import escape
@@ -109,6 +109,12 @@ def on_side(shown: str, value: float, sign: int) -> str:
     digits, e, exponent = shown.partition("e")
     unit = Decimal(1).scaleb(int(Decimal(digits).as_tuple().exponent))
     return f"{Decimal(digits) + sign * unit}{e}{exponent}"
+
+
+def ratio_in_words(sizes: Collection[float]) -> str:
+    """Sizes as a ratio to the least, which may be 0: "1 : 2.5"."""
+    least = min(sizes) or 1.0
+    return " : ".join(f"{size / least:.4g}" for size in sizes)
 
 
 def counted(number: int, noun: str) -> str:

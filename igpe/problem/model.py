@@ -116,6 +116,11 @@ def position_in(component: Any, index_set: Any) -> int | None:
     return None
 
 
+def differences_of(derivative: Any) -> Any:
+    """The constraint by which pyomo.dae discretised a DerivativeVar; None if it did not."""
+    return derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+
+
 def is_over(derivative: Any, index_set: Any, *, alone: bool = False) -> bool:
     """Return True if a derivative is taken by this very set, or by it alone, once.
 
@@ -203,7 +208,7 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
         for index in d:
             d.get_state_var()[index]
     scalars, variables = along_time(model, time, pyo.Var, used=used)
-    added = {id(d.parent_block().component(f"{d.local_name}_disc_eq")) for d in derivatives}
+    added = {id(differences_of(d)) for d in derivatives}
     conditions, over_time = along_time(model, time, pyo.Constraint, lambda c: id(c) not in added)
     first = {float(time.first())}
     conditions |= {n: next(iter(s.values())) for n, s in over_time.items() if s.keys() == first}

@@ -24,7 +24,7 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.errors import ModelError, ProblemError
 from igpe.core.markup import bracketed
-from igpe.problem.model import Instance, is_over, position_in, sets_of
+from igpe.problem.model import Instance, differences_of, is_over, position_in, sets_of
 
 Profile: TypeAlias = Callable[[float], Any]
 """Position -> Pyomo variable or expression there."""
@@ -406,7 +406,7 @@ def without_formula(instance: Instance) -> list[tuple[str, str]]:
         if not isinstance(derivative, DerivativeVar):
             continue
         state = derivative.get_state_var()
-        equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+        equations = differences_of(derivative)
         for index in [i for i in derivative if equations is not None and i not in equations]:
             here, there = id(derivative[index]), id(state[index])
             if here in home and there in home:
@@ -426,7 +426,7 @@ def _settle_ends(
     inside = _used_inside(model, x)
     for derivative in (d for d in derivatives if is_over(d, x, alone=True)):
         state = derivative.get_state_var()
-        equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+        equations = differences_of(derivative)
         covered = _covered(x, scheme_of(state))
         for index in _indices_at((x.first(), x.last()), derivative, x):
             data = derivative[index]

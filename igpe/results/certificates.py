@@ -18,7 +18,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown, Suggesting, counted, number, on_side
+from igpe.core.markup import Rows, Shown, Suggesting, counted, number, on_side, ratio_in_words
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes, plot_certified_intervals
 
@@ -251,8 +251,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             return f" The standard deviations are fixed at those of the noise model for {at}."
         if not self.relative_sigma:
             return ""
-        names, sizes = ", ".join(self.relative_sigma), self.relative_sigma.values()
-        ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
+        names, ratio = ", ".join(self.relative_sigma), ratio_in_words(self.relative_sigma.values())
         return f" The residuals of {names} have standard deviations in the estimated ratio {ratio}."
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

@@ -46,7 +46,7 @@ from igpe.problem.building import build
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.losses import ROUNDING
-from igpe.problem.model import Instance, is_over, model_starts, read
+from igpe.problem.model import Instance, differences_of, is_over, model_starts, read
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt, KnownOptimum, PreparedModel
@@ -516,10 +516,9 @@ def _as_it_is(instance: Instance, radau: Radau) -> tuple[Instance, Mesh]:
 def _drop_discretisation(instance: Instance) -> None:
     """Deactivate what pyomo.dae has added, as finite differences: polynomials take its place."""
     for component in instance.model.component_objects():  # Pyomo lists them among the Vars then
-        if isinstance(component, DerivativeVar) and is_over(component, instance.time):
-            added = component.parent_block().component(f"{component.local_name}_disc_eq")
-            if added is not None:
-                added.deactivate()
+        is_slope = isinstance(component, DerivativeVar) and is_over(component, instance.time)
+        if is_slope and (added := differences_of(component)) is not None:
+            added.deactivate()
 
 
 def _add_polynomials(run: Run, model: Any) -> None:

@@ -10,7 +10,7 @@ the certificate names.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from scipy import special
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.markup import in_words
+from igpe.core.markup import in_words, ratio_in_words
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import deviations
 from igpe.problem.problem import Problem
@@ -309,10 +309,11 @@ class StatedWeights:
         spread  see `spread_at`
         """
         if self.relative:
+            stated = ratio_in_words(self.relative.values())
+            seen = ratio_in_words([spread[n] for n in self.relative])
             return (
-                f" The standard deviations of {', '.join(self.relative)} have the ratio "
-                f"{_ratio(self.relative.values())}; at the certificate's parameter values, the "
-                f"residuals have the ratio {_ratio([spread[n] for n in self.relative])}."
+                f" The standard deviations of {', '.join(self.relative)} have the ratio {stated}; "
+                f"at the certificate's parameter values, the residuals have the ratio {seen}."
             )
         if not problem.sigma_follows:
             return ""
@@ -321,11 +322,6 @@ class StatedWeights:
             " The standard deviations are those in the certificate, which differ from those of the "
             f"noise model for {at} by a relative {_upward(off):g} at most."
         )
-
-
-def _ratio(sizes: Collection[float]) -> str:
-    least = min(sizes)
-    return " : ".join(f"{size / least:.4g}" if least > 0 else f"{size:.4g}" for size in sizes)
 
 
 def _upward(size: float) -> float:
