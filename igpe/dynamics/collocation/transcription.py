@@ -46,7 +46,7 @@ from igpe.problem.building import build
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.losses import ROUNDING
-from igpe.problem.model import Instance, differences_of, is_over, model_starts, read
+from igpe.problem.model import Instance, ModelStarts, differences_of, is_over, model_starts, read
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt, KnownOptimum, PreparedModel
@@ -99,10 +99,11 @@ class Transcription:
         for k, (experiment, mesh) in enumerate(zip(problem.experiments, meshes, strict=True)):
             run, instance = _run(problem, experiment, mesh)
             _require_breaks(problem, run)
-            _require_same_times(problem.starts[k].others, instance)
+            starts = model_starts(instance)
+            _require_same_times(problem.starts[k].others, starts.others, instance)
             for objective in instance.model.component_data_objects(pyo.Objective, active=True):
                 objective.deactivate()
-            cost += _set_conditions(problem, experiment, instance, scalars)
+            cost += _set_conditions(problem, experiment, instance, starts, scalars)
             if run.is_ours:
                 _drop_discretisation(instance)
                 _add_polynomials(run, instance.model)
@@ -240,13 +241,20 @@ class _Scalars:
 
 
 def _set_conditions(
-    problem: Problem, experiment: Experiment, instance: Instance, scalars: _Scalars
+    problem: Problem,
+    experiment: Experiment,
+    instance: Instance,
+    starts: ModelStarts,
+    scalars: _Scalars,
 ) -> list[Any]:
-    """Turn the instance into the experiment; returns its weighted squared residuals."""
+    """Turn the instance into the experiment; returns its weighted squared residuals.
+
+    starts  those that the model gives
+    """
     replaced = _parameters(problem, experiment, instance, scalars)
     replaced |= _pieces(problem, experiment, instance, scalars)
     moving = _inputs(experiment, instance)
-    _set_starts(problem, experiment, instance, scalars)
+    _set_starts(problem, experiment, instance, starts.conditions, scalars)
     residuals, m = [], experiment.measurements
     for row, column, value, sigma in zip(m.row, m.column, m.value, m.sigma, strict=True):
         series, t = instance.over_time(m.names[column]), float(m.times[row])
@@ -257,7 +265,7 @@ def _set_conditions(
         residuals.append((quantity - float(value)) / float(sigma))
     families = [*instance.equations.values(), *instance.inequalities.values()]
     times = {id(c): float(t) for family in families for t, c in family.items()}
-    times |= {id(c): instance.first for c in model_starts(instance).conditions.values()}
+    times |= {id(c): instance.first for c in starts.conditions.values()}
     for constraint in instance.model.component_data_objects(pyo.Constraint, active=True):
         here = replaced
         if id(constraint) in times:
@@ -364,9 +372,13 @@ def _set(data: Any, value: float) -> None:
 
 
 def _set_starts(
-    problem: Problem, experiment: Experiment, instance: Instance, scalars: _Scalars
+    problem: Problem,
+    experiment: Experiment,
+    instance: Instance,
+    conditions: Mapping[str, Any],
+    scalars: _Scalars,
 ) -> None:
-    conditions, equal = model_starts(instance).conditions, pyo.ConstraintList()
+    equal = pyo.ConstraintList()
     instance.model.add_component(unique_component_name(instance.model, "start"), equal)
     for state, value in experiment.start.items():
         x = instance.states[state][instance.first]
@@ -463,14 +475,16 @@ def _snapped(edges: FloatArray, own: FloatArray) -> FloatArray:
     return np.where(abs(nearest - edges) <= ROUNDING * (edges[-1] - edges[0]), nearest, edges)
 
 
-def _require_same_times(built: Mapping[str, Any], instance: Instance) -> None:
+def _require_same_times(
+    built: Mapping[str, Any], here: Mapping[str, Any], instance: Instance
+) -> None:
     """Refuse constraints without time whose rules depend on which times the model is built at.
 
-    built  those of the model at the measured times
+    built, here  those of the model at the measured times, and on the mesh
     """
     if any(True for _ in instance.model.component_objects(Integral)):  # it belongs to a mesh
         return
-    for name, constraint in model_starts(instance).others.items():
+    for name, constraint in here.items():
         if name in built and _names(constraint.expr) != _names(built[name].expr):
             raise Unsupported(
                 f"The constraint '{name}' depends on the times at which igpe builds the model, as "
