@@ -7,9 +7,9 @@ large-scale nonlinear programming", Math. Program. 106 (2006).
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -19,7 +19,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import at_most, deferred, stopped
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.nl import NlFile, Scaled, Sizes, columns_of, load, read_scaled, write_nl
+from igpe.solvers.nl import Scaled, columns_of, load, read, write_nl
 
 REFUSED = "CasADi cannot read the model, so IPOPT cannot solve it: {}"
 KNOWN = "This optimum is already known."
@@ -46,15 +46,14 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class KnownOptimum:
-    """An optimum of an earlier search: values of some variables there, and what counts as there.
+    """An optimum of an earlier search: values of the first variables, and what counts as there.
 
-    variables        the variables: Pyomo variables, or their places
-    values, reach    (n,) a point is there if no variable is farther than its reach,
+    values, reach    (n,) a point is there if none of the first n variables is farther than its
+                     reach,
     objective        the objective is not farther than objective_reach,
     objective_reach  and the constraints hold to 1e-3 of their magnitude
     """
 
-    variables: tuple[Any, ...]
     values: FloatArray
     reach: FloatArray
     objective: float
@@ -103,12 +102,13 @@ class CompiledProgram:
         self,
         columns: Sequence[FloatArray],
         time_limit: float | None,
-        known: Sequence[tuple[KnownOptimum, list[int]]],
+        known: Sequence[KnownOptimum] = (),
     ) -> IpoptResult:
         """Solve from a point within bounds.
 
         columns  values, lower and upper bounds of the variables
-        known    each with the places of its variables
+        known    a solve that gets to one of them may end there: CONVERGED, with message KNOWN; one
+                 whose multipliers grow beyond measure may be given up: FAILED, with message ASTRAY
         raises   KeyboardInterrupt after the iteration in which Ctrl-C was pressed
         """
         time_limit = at_most(time_limit)
@@ -131,7 +131,7 @@ class IpoptMonitor(ca.Callback):
 
     Solves that go astray cost a hundred times the others: factors fill up with delayed pivots.
 
-    known  each with the places of its variables among the columns
+    known  see `CompiledProgram.solve`
     ended  why it was stopped: KNOWN or ASTRAY, or nothing
     """
 
@@ -139,7 +139,7 @@ class IpoptMonitor(ca.Callback):
         ca.Callback.__init__(self)
         n, m = len(scaled.variables), len(scaled.rows)
         self.scaled, self.deadline, self.ended = scaled, np.inf, ""
-        self.known: list[tuple[KnownOptimum, list[int]]] = []
+        self.known: list[KnownOptimum] = []
         self.sizes = {"x": n, "lam_x": n, "g": m, "lam_g": m, "f": 1}
         self.construct("clock", {})
 
@@ -155,39 +155,21 @@ class IpoptMonitor(ca.Callback):
     def eval(self, arguments: Any) -> list[float]:
         if self.known:
             x, f, g, _, pulls = (np.asarray(a).ravel() for a in arguments[:5])
-            if any(self._there(k, at, x, float(f[0]), g) for k, at in self.known):
+            if any(self._there(k, x, float(f[0]), g) for k in self.known):
                 self.ended = KNOWN
             elif np.abs(pulls).max(initial=0.0) > PULL:
                 self.ended = ASTRAY
         late = time.perf_counter() > self.deadline
         return [float(bool(self.ended) or late or stopped())]
 
-    def _there(
-        self, known: KnownOptimum, columns: list[int], x: FloatArray, f: float, g: FloatArray
-    ) -> bool:
-        there = x[columns] * self.scaled.variables[columns]
+    def _there(self, known: KnownOptimum, x: FloatArray, f: float, g: FloatArray) -> bool:
+        there = (x * self.scaled.variables)[: len(known.values)]
         if (abs(there - known.values) > known.reach).any():
             return False
         if abs(f * self.scaled.objective - known.objective) > known.objective_reach:
             return False
         lower, upper = self.scaled.bounds
         return bool(np.maximum(lower - g, g - upper).max(initial=0.0) <= THERE)
-
-
-class PreparedModel(Protocol):
-    """A model that is solved again and again."""
-
-    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
-        """Solve from the variables' present values; see `igpe.solvers.base.Solver.solve`.
-
-        known  a solve that gets to one of them may end there: CONVERGED, with message KNOWN; one
-               whose multipliers grow beyond measure may be given up: FAILED, with message ASTRAY
-
-        Between solves values and bounds of variables may change, and variables that were free may
-        be fixed (and freed again). Whatever else changes (expressions, mutable Params, variables
-        that were fixed when it was prepared, what is active) is not seen: prepare anew.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -219,63 +201,26 @@ class Ipopt:
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`."""
-        start_time = time.perf_counter()
-        answer = self.prepare(model).solve(time_limit)
-        return replace(answer, seconds=time.perf_counter() - start_time)
-
-    def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
-        """Translate the model once, so that it can be solved several times.
-
-        sizes   whether to scale variables, objective and constraints to magnitude 1; the
-                constraints are scaled by their derivatives at the current values
-        raises  ModelError unless the model has exactly one active objective, and this objective
-                is minimised
-        """
+        started = time.perf_counter()
         objective = objective_of(model)
         if not self.available():
-            return _Refused(no_solver(self))
+            return no_solver(self)
         with tempfile.TemporaryDirectory(prefix="igpe") as folder:
             path = Path(folder) / "model.nl"
             written = write_nl(model, path)
             if written.refusal:
-                return _Refused(Answer(written.status, message=written.refusal))
+                return Answer(written.status, message=written.refusal)
             if not written.variables:
-                return _Refused(Answer(Status.CONVERGED, float(pyo.value(objective))))
+                return Answer(Status.CONVERGED, float(pyo.value(objective)))
             try:
-                scaled = read_scaled(path, written, sizes)
+                program = read(path)
             except RuntimeError as error:  # CasADi's reader, of conditions (Expr_if)
-                return _Refused(Answer(Status.FAILED, message=REFUSED.format(error)))
-        of_scaled = {} if sizes is None else SCALED
-        return _Embedded(
-            CompiledProgram(scaled, {**of_scaled, **self.settings}), written, objective
+                return Answer(Status.FAILED, message=REFUSED.format(error))
+        ended = CompiledProgram(program, self.settings).solve(
+            columns_of(written.variables), time_limit
         )
-
-
-@dataclass(frozen=True)
-class _Refused:
-    """Nothing to solve: the answer is known beforehand."""
-
-    answer: Answer
-
-    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
-        return self.answer
-
-
-@dataclass(frozen=True)
-class _Embedded:
-    """CasADi's IPOPT with compiled functions of the model."""
-
-    compiled: CompiledProgram
-    written: NlFile
-    objective: Any
-
-    def solve(self, time_limit: float | None = None, known: Sequence[KnownOptimum] = ()) -> Answer:
-        start_time = time.perf_counter()
-        column = {id(v): i for i, v in enumerate(self.written.variables)} if known else {}
-        places = [(k, [column[id(v)] for v in k.variables]) for k in known]
-        ended = self.compiled.solve(columns_of(self.written.variables), time_limit, places)
-        objective = np.nan
+        value = np.nan
         if ended.point is not None:
-            load(self.written.variables, ended.point)
-            objective = float(pyo.value(self.objective))
-        return ended.answer(objective, time.perf_counter() - start_time)
+            load(written.variables, ended.point)
+            value = float(pyo.value(objective))
+        return ended.answer(value, time.perf_counter() - started)

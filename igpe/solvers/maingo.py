@@ -19,7 +19,7 @@ import pyomo.environ as pyo
 
 from igpe.core.status import Status
 from igpe.solvers.base import Answer, Goal, no_solver, solve_closed
-from igpe.solvers.nl import NlFile, columns_of, load, read_scaled, reduce, solve_in_folder
+from igpe.solvers.nl import NlFile, columns_of, load, read, reduce, solve_in_folder
 from igpe.solvers.program import run
 
 WORKER = Path(__file__).with_name("maingo_worker.py")
@@ -94,7 +94,7 @@ class MAiNGO:
             value = float(pyo.value(objective))
             return Answer(Status.OPTIMAL_WITHIN_GAP, value, value)
         try:
-            scaled = read_scaled(folder / "model.nl", written, None)
+            scaled = read(folder / "model.nl")
         except RuntimeError as error:  # CasADi's reader
             return Answer(Status.FAILED, message=REFUSED.format(error))
         reduced = reduce(scaled, *columns_of(written.variables))

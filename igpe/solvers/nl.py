@@ -1,4 +1,4 @@
-"""A Pyomo model as an AMPL `.nl` file, such a file in CasADi, scaled, and without definitions.
+"""A Pyomo model as an AMPL `.nl` file, such a file in CasADi, and without definitions.
 
 A variable without finite bounds that an equation gives explicitly (it stands there with a constant
 factor) is not searched over but substituted: nothing is lost, as nothing bounds it, and a global
@@ -7,8 +7,8 @@ solver has fewer variables to branch on. A single finite bound it has becomes a 
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +42,6 @@ class NlFile:
     refusal: str = ""
     constraints: tuple[Any, ...] = ()
     status: Status = Status.INFEASIBLE
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Typical magnitudes, in the model's own units.
-
-    IPOPT's tolerances are absolute: a model in units of 1e-12 is solved before the first step.
-
-    variables  Pyomo variable -> magnitude, > 0; variables left out have 1
-    objective  > 0
-    """
-
-    variables: Mapping[Any, float] = field(default_factory=pyo.ComponentMap)
-    objective: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -134,8 +120,8 @@ def violation(constraints: tuple[Any, ...], tolerance: float) -> str:
     return ""
 
 
-def read_scaled(path: Path, written: NlFile, sizes: Sizes | None) -> Scaled:
-    """Read an `.nl` file into CasADi; without sizes nothing is scaled.
+def read(path: Path) -> Scaled:
+    """Read an `.nl` file into CasADi; nothing is scaled.
 
     Suffixes are taken out of the file: CasADi cannot read them. Those of SOS constraints stay.
     """
@@ -154,27 +140,9 @@ def read_scaled(path: Path, written: NlFile, sizes: Sizes | None) -> Scaled:
     columns, constraints = ca.vertcat(*model.x), ca.vertcat(*model.g)
     program = ca.Function("model", [columns], [model.f, constraints]).expand()
     x = ca.SX.sym("x", len(model.x))
+    f, g = program(x)
     size, rows = np.ones(len(model.x)), np.ones(bounds.shape[1])
-    if sizes is None:
-        f, g = program(x)
-    else:
-        size = np.array([sizes.variables.get(v, 1.0) for v in written.variables])
-        f, g = program(ca.DM(size) * x)
-        rows = _row_factors(x, g, columns_of(written.variables)[0] / size)
-        f, g = f / sizes.objective, g * ca.DM(rows)
-    unit = 1.0 if sizes is None else sizes.objective
-    return Scaled({"x": x, "f": f, "g": g}, size, rows, bounds * rows, unit)
-
-
-def _row_factors(x: Any, g: Any, point: FloatArray) -> FloatArray:
-    """Factors that make every constraint's largest derivative 1; 1 where there is none."""
-    jacobian = ca.Function("jacobian", [x], [ca.jacobian(g, x)])(point)
-    largest = np.zeros(g.numel())
-    entries = np.abs(np.array(jacobian.nonzeros(), dtype=float))
-    with np.errstate(invalid="ignore"):  # a row with nan is not usable
-        np.maximum.at(largest, np.array(jacobian.sparsity().row(), dtype=np.intp), entries)
-    usable = np.isfinite(largest) & (largest > 0)
-    return np.where(usable, 1 / np.where(usable, largest, 1.0), 1.0)
+    return Scaled({"x": x, "f": f, "g": g}, size, rows, bounds, 1.0)
 
 
 def columns_of(variables: tuple[Any, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:

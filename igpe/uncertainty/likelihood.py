@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
 
 from igpe.core.arguments import FRACTION, is_finite, require, require_mapping
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.status import Status
+from igpe.dynamics.collocation.assembled import NONE, Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.mesh import Radau, first_meshes
-from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import refuse, require_plain
@@ -38,7 +37,6 @@ from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
-from igpe.solvers.ipopt import PreparedModel
 
 FEW = 30  # iterations
 FARTHEST = 4.0  # rise of the sum of squares, in variances, from the optimum to an estimate of it
@@ -279,19 +277,18 @@ class Collocated:
     """
 
     problem: Problem
-    program: Transcription
-    prepared: PreparedModel
+    program: Assembled
     x: FloatArray
     cost: float
     values: FloatArray
 
-    def solved(self, start: FloatArray) -> float | None:
-        """Sum of squares after a solve from a start of all variables; None if it failed."""
-        variables = self.program.model.component_data_objects(pyo.Var)
-        for variable, value in zip(variables, start, strict=True):
-            if not variable.fixed and np.isfinite(value):
-                variable.set_value(float(value), skip_validation=True)
-        answer = self.prepared.solve()
+    def solved(self, start: FloatArray, held: Mapping[int, float] = NONE) -> float | None:
+        """Sum of squares after a solve from a start of all variables; None if it failed.
+
+        held  place of an unknown -> the value that it keeps
+        """
+        self.program.values = start.copy()
+        answer = self.program.solve(held=held)
         return answer.objective if answer.status is Status.CONVERGED else None
 
     def freed(self, start: FloatArray) -> tuple[FloatArray, float] | None:
@@ -321,28 +318,21 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
     radau = Radau(method.points)
     meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
-    program = Transcription(problem, meshes)
+    program = Assembled(problem, parts(problem, radau), meshes)
     program.begin(start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))
-    prepared = solver.prepare(program.model, program.sizes([start]))
-    answer = prepared.solve()
+    program.prepare(solver, [start])
+    answer = program.solve()
     if answer.status is not Status.CONVERGED:
         raise EstimationFailed(
             f"Collocation found no optimum near the estimate: {answer.message}. Give the "
             "estimate that igpe.Collocation().estimate(problem, ...) returns.",
             answer.status,
         )
-    values = values_in(program)
-    return Collocated(problem, program, prepared, unknowns_in(program), answer.objective, values)
+    return Collocated(problem, program, unknowns_in(program), answer.objective, program.values)
 
 
-def values_in(program: Transcription) -> FloatArray:
-    """Of all variables; NaN where one has none."""
-    values = [v.value for v in program.model.component_data_objects(pyo.Var)]
-    return np.array([np.nan if v is None else v for v in values], dtype=float)
-
-
-def unknowns_in(program: Transcription) -> FloatArray:
+def unknowns_in(program: Assembled) -> FloatArray:
     """(n,) unknowns; where an interior point method stays next to a bound, it means the bound."""
     box = program.problem.box
     x = box.vector(program.parameters())

@@ -34,7 +34,7 @@ from igpe.core.status import Status
 from igpe.numerics.least_squares.active import bounded_solution, on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.optima import Landscape, profiled
-from igpe.uncertainty.likelihood import Collocated, Likelihood, unknowns_in, values_in
+from igpe.uncertainty.likelihood import Collocated, Likelihood, unknowns_in
 
 
 class PathPoint(NamedTuple):
@@ -216,18 +216,10 @@ class CollocatedPath:
         if before is not None and before.at != last.at:
             ahead = ahead + (ahead - before.values) * (at - last.at) / (last.at - before.at)
         where = self.base.x[list(self.line.held)] + at * self.line.direction
-        names = self.base.problem.box.names
-        held = [program.unknowns[names[i]][0] for i in self.line.held]
-        for variable, value in zip(held, where, strict=True):
-            variable.fix(float(value), skip_validation=True)
-        try:
-            cost = self.base.solved(ahead)
-        finally:
-            for variable in held:
-                variable.unfix()
+        cost = self.base.solved(ahead, dict(zip(self.line.held, where.tolist(), strict=True)))
         if cost is None:
             return None
-        state = _Start(at, values_in(program), last._replace(before=None))
+        state = _Start(at, program.values, last._replace(before=None))
         return PathPoint(at, cost, np.nan, np.nan, unknowns_in(program), state)
 
 

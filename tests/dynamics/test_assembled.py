@@ -1,7 +1,4 @@
-"""The discretised problem straight in CasADi: derivatives, and the same optimum as Pyomo's."""
-
-import sys
-from pathlib import Path
+"""The discretised problem in CasADi: derivatives, and the same optimum as one of Pyomo's."""
 
 import casadi as ca
 import numpy as np
@@ -14,13 +11,11 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.mesh import Radau, first_meshes
-from igpe.dynamics.collocation.transcription import Transcription
-from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import linear_input
+from igpe.problem.inputs import evaluate, linear_input
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
-from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt
 
 TIMES = np.linspace(0.0, 2.0, 9)
@@ -52,6 +47,19 @@ def bounded(times):
     return m
 
 
+def with_constraints(times):
+    """Constraints of all kinds, all of which hold the optimum of made-up data."""
+    m = bounded(times)
+    m.path = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] + m.u[t] <= 0.9 + 0.1 * t)
+    m.end = pyo.Constraint(expr=m.x[m.t.last()] >= 0.35 * m.x[m.t.first()])
+    m.between = pyo.Constraint(expr=m.k + m.b >= 1.5)
+    for t, x in m.x.items():
+        x.setub(1.8 - 0.4 * t)
+    for dx in m.dx.values():
+        dx.setlb(-1.4)
+    return m
+
+
 def posed(builder=model, names=("x", "square"), **options):
     """Made-up data: what is compared needs no good fit."""
     random = np.random.default_rng(3)
@@ -68,23 +76,24 @@ def posed(builder=model, names=("x", "square"), **options):
 
 
 def assembled(problem, radau=RADAU):
-    ready = parts(problem, radau)
-    assert ready is not None
-    return Assembled(problem, ready, first_meshes(problem, (), radau, 1e-3))
+    return Assembled(problem, parts(problem, radau), first_meshes(problem, (), radau, 1e-3))
 
 
 def start_of(problem):
     return problem.box.mapping(problem.box.clip(np.ones(len(problem.box))))
 
 
-def test_derivatives_against_central_differences(monkeypatch):
+@pytest.mark.parametrize(
+    ("builder", "names"), [(bounded, ("x", "square")), (with_constraints, ("x", "z"))]
+)
+def test_derivatives_against_central_differences(builder, names, monkeypatch):
     kept = {}
 
     def compiled(scaled, settings, functions):
         kept.update(scaled=scaled, functions=functions)
 
     monkeypatch.setattr("igpe.dynamics.collocation.assembled.CompiledProgram", compiled)
-    problem = posed(bounded, priors={"k": NormalPrior(1.0, 0.3)})
+    problem = posed(builder, names, priors={"k": NormalPrior(1.0, 0.3)})
     one = assembled(problem)
     one.begin(start_of(problem), ())
     one.prepare(Ipopt(), [start_of(problem)])
@@ -117,21 +126,55 @@ def test_derivatives_against_central_differences(monkeypatch):
     assert abs(hessian).max() > 0.1
 
 
-@pytest.mark.parametrize("builder", [model, bounded])
-def test_the_optimum_is_that_of_the_pyomo_program(builder):
+def by_pyomo(problem, builder, meshes):
+    """Objective and unknowns of the same program, written with the models on these meshes."""
+    whole = pyo.ConcreteModel()
+    whole.k, whole.b = (pyo.Var(bounds=(0.1, 5), initialize=1.0) for _ in "kb")
+    whole.tied, cost = pyo.ConstraintList(), ((whole.b - 1.0) / 0.5) ** 2
+    for experiment, mesh in zip(problem.experiments, meshes, strict=True):
+        m = builder(mesh.times)
+        whole.add_component(experiment.name, m)
+        for t, u in m.u.items():
+            u.set_value(evaluate(experiment.inputs["u"], t))
+        whole.tied.add(m.k == whole.k)
+        whole.tied.add(m.b == whole.b)
+        if experiment.name == "known":
+            m.x[0].fix(1.5)
+        else:
+            m.x[0].setlb(0.5)
+            m.x[0].setub(4.0)
+        times = mesh.times
+        m.polynomials = pyo.ConstraintList()
+        for members, width in zip(mesh.members, np.diff(mesh.edges), strict=True):
+            at = [float(times[i]) for i in members]
+            for row, t in zip(mesh.radau.slopes[1:], at[1:], strict=True):
+                slope = sum(float(c) * m.x[s] for c, s in zip(row, at, strict=True))
+                m.polynomials.add(slope == float(width) * m.dx[t])
+        measured = experiment.measurements
+        for row, column, value, sigma in zip(
+            measured.row, measured.column, measured.value, measured.sigma, strict=True
+        ):
+            quantity = m.find_component(measured.names[column])[float(measured.times[row])]
+            cost += ((quantity - float(value)) / float(sigma)) ** 2
+    whole.cost = pyo.Objective(expr=cost)
+    answer = Ipopt().solve(whole)
+    assert answer.status is Status.CONVERGED
+    return answer.objective, {"k": whole.k.value, "b": whole.b.value}
+
+
+@pytest.mark.parametrize("builder", [model, bounded, with_constraints])
+def test_the_optimum_is_that_of_a_pyomo_program(builder):
+    """All equations, bounds and constraints stand there as the user wrote them."""
     problem = posed(builder, priors={"b": NormalPrior(1.0, 0.5)})
-    one, found = assembled(problem, Radau(3)), []
-    for program in (one, Transcription(problem, one.meshes)):
-        program.begin(start_of(problem), ())
-        program.prepare(Ipopt(), [start_of(problem)])
-        answer = program.solve(None, ())
-        assert answer.status is Status.CONVERGED
-        courses = [c.states["x"] for c in program.trajectories()]
-        found.append((answer.objective, program.parameters(), np.concatenate(courses)))
-    (cost, values, x), (other_cost, other_values, other_x) = found
-    assert cost == pytest.approx(other_cost, rel=1e-7)
-    assert values == pytest.approx(other_values, rel=1e-5)
-    assert x == pytest.approx(other_x, rel=1e-5)
+    one = assembled(problem, Radau(3))
+    one.begin(start_of(problem), ())
+    one.prepare(Ipopt(), [start_of(problem)])
+    answer = one.solve()
+    assert answer.status is Status.CONVERGED
+    cost, values = by_pyomo(problem, builder, one.meshes)
+    assert answer.objective == pytest.approx(cost, rel=1e-6)
+    found = one.parameters()
+    assert {n: found[n] for n in values} == pytest.approx(values, rel=1e-5)
 
 
 def test_bounds_of_what_is_eliminated_are_kept():
@@ -142,59 +185,30 @@ def test_bounds_of_what_is_eliminated_are_kept():
     assert held.parameters["k"] * 1.5 <= 1 + 1e-6  # IPOPT relaxes bounds a little
 
 
-MODELS = Path(__file__).parents[2] / "models"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["methanol", "pendulum", "urethane"])
-def test_the_first_mesh_of_known_problems_gives_the_same_in_both(name, monkeypatch):
-    monkeypatch.syspath_prepend(str(MODELS))
-    problem = __import__(name).problem()
-    sys.modules.pop(name)
-    optimum = start_of(problem)
-    one, costs = assembled(problem), []
-    for program in (one, Transcription(problem, one.meshes)):
-        program.begin(optimum, ())
-        program.prepare(Ipopt(), [optimum])
-        costs.append(program.solve(None, ()).objective)
-    assert costs[0] == pytest.approx(costs[1], rel=1e-6)
-
-
-def test_what_wants_the_pyomo_model_is_left_to_it():
-    def changing(times):
-        m = model(times)
-        for t, x in m.x.items():
-            x.setub(5.0 + t)
-        return m
-
-    def with_end(times):
-        m = model(times)
-        m.end = pyo.Constraint(expr=m.x[m.t.last()] >= 0.1)
-        return m
-
-    def steep(times):
-        m = model(times)
-        for dx in m.dx.values():
-            dx.setlb(-5.0)
-        return m
-
+def test_times_of_the_model_become_edges():
     def own_times(times):
         return model(sorted({*times, 1.234}))
 
-    assert constraints(posed(with_end))
-    for builder in (changing, with_end, steep, own_times):
-        assert parts(posed(builder), RADAU) is None
-    assert parts(posed(), RADAU) is not None
-    assert parts(posed(names=("x", "z")), RADAU) is None  # z is measured at the start
+    def path(times):
+        m = own_times(times)
+        m.path = pyo.Constraint(m.t, rule=lambda m, t: m.x[t] >= -1)
+        return m
+
+    def at_a_time(times):
+        m = own_times(times)
+        m.one = pyo.Constraint(expr=m.x[1.234] >= -1)
+        return m
+
+    assert 1.234 not in assembled(posed(own_times)).meshes[0].edges  # nothing needs it
+    for builder in (path, at_a_time):
+        assert 1.234 in assembled(posed(builder)).meshes[0].edges
 
 
-def test_where_nothing_converges_the_pyomo_program_is_tried(monkeypatch):
-    def failing(self, time_limit, known):
-        return Answer(Status.FAILED, message="on purpose")
-
-    problem = posed()
-    wanted = Collocation().estimate(problem, start_of(problem))
-    monkeypatch.setattr(Assembled, "solve", failing)
+@pytest.mark.parametrize("names", [("x", "z"), ("x", "square")])
+def test_what_is_measured_at_the_start_may_be_implicit(names):
+    problem = posed(names=names)
     found = Collocation().estimate(problem, start_of(problem))
+    shot = SingleShooting().estimate(problem, found.parameters)
     assert found.status is Status.CONVERGED
-    assert found.parameters == pytest.approx(wanted.parameters, rel=1e-4)
+    assert found.objective == pytest.approx(shot.objective, rel=1e-6)
+    assert found.parameters == pytest.approx(shot.parameters, rel=1e-4)

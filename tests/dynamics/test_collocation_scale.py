@@ -8,12 +8,13 @@ import pytest
 from ode import ode
 
 from igpe.core.status import Status
+from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes
-from igpe.dynamics.collocation.transcription import Transcription
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
+from igpe.solvers.ipopt import Ipopt
 
 SIGMA = 0.01
 START = {"k1": 1.0, "k2": 1.0}
@@ -61,17 +62,24 @@ def test_units_do_not_matter(scale: float, unit: float, sigma: bool, reference: 
     assert found.objective == pytest.approx(weight * reference.objective, rel=1e-6, abs=0.0)
 
 
-def test_sizes_are_in_the_problems_units() -> None:
-    problem = consecutive(1e-12, 1e9)
-    program = Transcription(problem, first_meshes(problem, [], Radau(), 1e-5))
-    program.begin({"k1": 2e-9, "k2": 0.0}, [])
-    found = program.sizes([{"k1": 2e-9, "k2": 0.0}])
-    run = program.runs[0]
-    assert found.variables[run.states["A"][3]] == pytest.approx(1e-12, rel=0.05)
-    assert 0.5e-12 < found.variables[run.states["C"][3]] < 2e-12  # as the others
-    assert found.variables[program.unknowns["k1"][0]] == 2e-9
-    assert found.variables[program.unknowns["k2"][0]] == pytest.approx(1e-14)
-    assert found.objective == pytest.approx(1e4, rel=1)
+def assembled(problem: Any) -> Assembled:
+    return Assembled(problem, parts(problem, Radau()), first_meshes(problem, [], Radau(), 1e-5))
+
+
+def test_sizes_are_in_the_problems_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, kept = consecutive(1e-12, 1e9), list[Any]()
+    monkeypatch.setattr(
+        "igpe.dynamics.collocation.assembled.CompiledProgram",
+        lambda scaled, *_: kept.append(scaled),
+    )
+    program, start = assembled(problem), {"k1": 2e-9, "k2": 0.0}
+    program.begin(start, [])
+    program.prepare(Ipopt(), [start])
+    size, (a, _, c) = kept[0].variables, program.runs[0].states
+    assert size[a[3]] == pytest.approx(1e-12, rel=0.05)
+    assert 0.5e-12 < size[c[3]] < 2e-12  # as the others
+    assert size[:2] == pytest.approx([2e-9, 1e-14])
+    assert kept[0].objective == pytest.approx(1e4, rel=1)
 
 
 def test_starts_on_the_way_to_a_known_optimum_end_there() -> None:
@@ -92,9 +100,9 @@ def test_prior_on_a_fixed_unknown_does_not_count() -> None:
 def test_a_guess_of_zero_is_a_guess() -> None:
     start = {"A": 1.0, "B": 0.0, "C": Unknown(-1.0, 5.0, guess=0.0)}
     problem = consecutive(start=start)
-    program = Transcription(problem, first_meshes(problem, [], Radau(), 1e-5))
+    program = assembled(problem)
     program.begin(START, [])
-    assert {v.value for v in program.runs[0].states["C"]} == {0.0}
+    assert set(program.values[program.runs[0].states[2]]) == {0.0}
 
 
 def test_a_mesh_that_resolves_the_courses_is_not_refined() -> None:

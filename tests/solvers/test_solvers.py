@@ -266,19 +266,6 @@ def test_iteration_limit_keeps_the_point_reached() -> None:
     assert answer.iterations == 3
 
 
-def test_prepared_model_sees_new_values_bounds_and_fixing() -> None:
-    model = rosenbrock()
-    prepared = EMBEDDED.prepare(model)
-    assert prepared.solve().objective == pytest.approx(0.0, abs=1e-9)
-    model.x.setub(0.5)
-    assert prepared.solve().objective == pytest.approx(0.25)
-    model.x.fix(0.0)
-    assert prepared.solve().objective == pytest.approx(1.0)
-    model.x.unfix()
-    model.x.setub(2)
-    assert prepared.solve().objective == pytest.approx(0.0, abs=1e-9)
-
-
 def test_model_without_free_variables_is_evaluated() -> None:
     model = rosenbrock()
     model.x.fix(0.0)

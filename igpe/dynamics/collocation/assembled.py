@@ -1,27 +1,31 @@
-"""The discretised problem straight in CasADi, without a Pyomo model on the mesh.
+"""The discretised problem as one nonlinear program in CasADi.
 
-The same program as `transcription`, less what can be eliminated: slopes, and algebraic variables
-that the equations define. What it is made of whatever the mesh is translated and differentiated
-once (`parts`).
+Slopes, and algebraic variables that the equations define, are eliminated. What the program is made
+of whatever the mesh is translated and differentiated once (`parts`). Constraints over time, and
+bounds that change with time, are those of the model built at the times of the mesh.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from pyomo.core.expr.visitor import identify_variables
+from pyomo.dae import Integral
 from scipy import sparse
 
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.core.errors import ModelError
+from igpe.core.errors import Unsupported
 from igpe.dynamics.collocation.element import (
     Assembly,
     Copies,
     Piece,
     Squares,
+    at_times,
     element,
     linear,
     residual,
@@ -39,10 +43,19 @@ from igpe.dynamics.collocation.mesh import (
     unknown_sizes,
 )
 from igpe.dynamics.shooting.base import Profile, constraints
+from igpe.dynamics.shooting.limits_of_model import (
+    ModelLimits,
+    as_inequalities,
+    model_limits,
+    quantities,
+)
 from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.problem.experiment import Experiment
+from igpe.equations.symbols import stack
+from igpe.problem.building import build
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.model import Instance, Series
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum
@@ -53,13 +66,18 @@ from igpe.solvers.nl import Scaled
 class Part:
     """Parts of one experiment's program that do not depend on the mesh.
 
+    k          its place among the experiments
     index      (n_q,) places of its unknowns among the problem's
     linear, residuals   measured quantity -> what it is
-    states, implicit, bounded   (2, n) lower and upper bounds at all times, of states and implicit
-                                variables and of `element`'s values
+    bounded    algebraic variables that are eliminated and have bounds: further values of `element`
+               and `start`
+    limits     the constraints of the model built at the measured times; None if there are none
+    on_mesh    whether they and the bounds depend on the times at which the model is built
+    at_start   whether implicit variables have values at the start too: something there needs them
     values     (n_x,) the states' values in the model
     """
 
+    k: int
     experiment: Experiment
     ivp: InitialValueProblem
     index: IntArray
@@ -67,91 +85,91 @@ class Part:
     start: Piece
     linear: Mapping[int, tuple[float, FloatArray]]
     residuals: Mapping[int, Piece]
-    states: FloatArray
-    implicit: FloatArray
-    bounded: FloatArray
+    bounded: Sequence[str]
+    limits: ModelLimits | None
+    on_mesh: bool
+    at_start: bool
     values: FloatArray
 
 
-def parts(problem: Problem, radau: Radau) -> list[Part] | None:
-    """Each experiment made ready; None where it needs the user's Pyomo model on the mesh.
+def parts(problem: Problem, radau: Radau) -> list[Part]:
+    """Each experiment made ready.
 
-    Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
-    times of its own, and what is measured or bounded at the start by way of implicit variables.
+    raises  ModelError and Unsupported as the translation of equations and constraints does
     """
-    if constraints(problem):
-        return None
-    try:
-        equations = compiled(problem)
-    except ModelError:
-        return None
-    if not all(system.any_times for system in equations.systems):
-        return None
-    every = []
-    for k in range(len(problem.experiments)):
-        part = _part(problem, k, equations.initial_value_problem(k), radau)
-        if part is None:
-            return None
-        every.append(part)
-    return every
+    return [_part(problem, k, radau) for k in range(len(problem.experiments))]
 
 
 FREE = (-np.inf, np.inf)
+NONE: Mapping[int, float] = MappingProxyType({})
 
 
-def _bounds(series: Any) -> tuple[float, float] | None:
-    """At all times; None if they change."""
-    bounds = set()
-    for variable in series.values():
-        if variable.is_variable_type():
-            lower, upper = variable.bounds
-            bounds.add((-np.inf if lower is None else lower, np.inf if upper is None else upper))
-    if not bounds:
-        return FREE
-    return bounds.pop() if len(bounds) == 1 else None
-
-
-def _part(problem: Problem, k: int, ivp: InitialValueProblem, radau: Radau) -> Part | None:
+def _part(problem: Problem, k: int, radau: Radau) -> Part:
     experiment, instance, names = problem.experiments[k], problem.instances[k], problem.box.names
-    families = {**instance.states, **instance.series}
-    own = {n: _bounds(s) for n, s in families.items()}
-    of_slopes = {_bounds(s) for s in instance.slopes.values()}
-    if None in own.values() or not of_slopes <= {FREE}:
-        return None
-    bounded = [n for n in ivp.algebraic if n not in ivp.implicit and own.get(n, FREE) != FREE]
+    last = float(instance.time.last()) if constraints(problem) else -np.inf
+    ivp = compiled(problem).initial_value_problem(k, until=last)
+    limits = model_limits(problem, k, ivp)
+    own = {n: set(_bounds(s).values()) for n, s in _families(instance).items()}
+    is_eliminated = ivp.algebraic.keys() - {*ivp.implicit}
+    bounded = [n for n in ivp.algebraic if n in is_eliminated and own.get(n, {FREE}) != {FREE}]
+    steep = [n for n, s in instance.slopes.items() if {*_bounds(s).values()} != {FREE}]
     outputs = dict.fromkeys(experiment.measurements.column.tolist())
     lines = {k: line for k in outputs if (line := linear(ivp, k)) is not None}
-    m = experiment.measurements
-    at_start = set(m.column[m.times[m.row] <= ivp.t0].tolist())
-    there = [*(ivp.measured[k] for k in at_start), *(ivp.algebraic[n] for n in bounded)]
-    if any(any(ca.which_depends(output, ivp.y, 1)) for output in there):
-        return None
+    m, known = experiment.measurements, quantities(ivp)
+    there = {r.name for r in limits.readings if r.time == ivp.t0} if limits else set[str]()
+    needed = [known[n] for n in (*bounded, *there, *(f"d({n})" for n in steep))]
+    needed += [ivp.measured[c] for c in set(m.column[m.times[m.row] <= ivp.t0].tolist())]
+    at_start = ivp.y.numel() > 0 and ca.depends_on(stack(needed), ivp.y)
     values = (instance.states[n][instance.first].value for n in ivp.states)
     return Part(
+        k,
         experiment,
         ivp,
         index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
         element=element(ivp, radau, bounded),
-        start=start(ivp, bounded),
+        start=start(ivp, bounded, implicit=at_start),
         linear=lines,
         residuals={k: residual(ivp, k) for k in outputs if k not in lines},
-        states=np.array([own[n] for n in ivp.states], dtype=float).reshape(-1, 2).T,
-        implicit=np.array([ivp.lower, ivp.upper]),
-        bounded=np.array([own[n] for n in bounded], dtype=float).reshape(-1, 2).T,
+        bounded=bounded,
+        limits=limits,
+        on_mesh=bool(
+            instance.inequalities
+            or steep
+            or any(len(of) > 1 for of in own.values())
+            or (limits is not None and limits.joins_times)
+        ),
+        at_start=at_start,
         values=np.array([NO_IDEA if v is None else v for v in values], dtype=float),
     )
+
+
+def _families(instance: Instance) -> dict[str, Series]:
+    return {**instance.states, **instance.series}
+
+
+def _bounds(series: Series) -> dict[float, tuple[float, float]]:
+    """Lower and upper bound at each time of the model."""
+    pairs = {t: v.bounds if v.is_variable_type() else (None, None) for t, v in series.items()}
+    return {
+        t: (-np.inf if low is None else low, np.inf if high is None else high)
+        for t, (low, high) in pairs.items()
+    }
 
 
 @dataclass(frozen=True)
 class Run:
     """One experiment on its mesh.
 
-    first  where its variables begin among all: states at each time, then implicit ones
+    first     where its variables begin among all: states at each time, then implicit ones
+    limits    the model's constraints; None if there are none
+    instance  the model; if its bounds depend on time, built at the mesh's times
     """
 
     part: Part
     mesh: Mesh
     first: int
+    limits: ModelLimits | None
+    instance: Instance
 
     @cached_property
     def states(self) -> IntArray:
@@ -161,14 +179,30 @@ class Run:
 
     @cached_property
     def implicit(self) -> IntArray:
-        """(n_y, n_times - 1) places of the implicit variables, which have no value at the start."""
-        n_y, n_t = self.part.ivp.y.numel(), len(self.mesh.times) - 1
+        """(n_y, n) places of the implicit variables at the last n times: see `Part.at_start`."""
+        n_y, n_t = self.part.ivp.y.numel(), len(self.mesh.times) - (not self.part.at_start)
         return self.first + self.states.size + np.arange(n_y * n_t).reshape((n_y, n_t), order="F")
+
+    def implicit_at(self, at: IntArray) -> IntArray:
+        """(n_y, n) places at the mesh's times `at`; anywhere at the start where there are none."""
+        return np.asarray(self.implicit[:, np.maximum(at - (not self.part.at_start), 0)])
 
     @property
     def size(self) -> int:
         """How many variables it has."""
         return self.states.size + self.implicit.size
+
+    def bounds_of(self, names: Sequence[str]) -> FloatArray:
+        """(2, n, n_times) lower and upper bounds of states and algebraic variables."""
+        families, times = _families(self.instance), self.mesh.times.tolist()
+        found = np.tile(np.array(FREE)[:, None, None], (1, len(names), len(times)))
+        for i, name in enumerate(names):
+            own = _bounds(families.get(name, {}))
+            if len(set(own.values())) > 1:  # a model that keeps its times has bounds only there
+                found[:, i] = np.array([own.get(t, FREE) for t in times]).T
+            elif own:
+                found[:, i] = np.array(next(iter(own.values())))[:, None]
+        return found
 
     def inputs(self, elements: IntArray, times: FloatArray) -> FloatArray:
         """(n_u, n) at times in elements: what jumps at an element's end has not done so yet."""
@@ -186,7 +220,7 @@ class Run:
         times = self.mesh.times[points]
         elements = np.repeat(np.arange(count), self.mesh.radau.points)
         inputs = self.inputs(elements, times.ravel()).reshape(-1, *times.shape)
-        trajectories = self.states[:, members], self.implicit[:, points - 1]
+        trajectories = self.states[:, members], self.implicit_at(points)
         return Copies(
             self.part.element,
             np.vstack([*map(_by_element, trajectories), self._unknowns(count)]),
@@ -195,22 +229,39 @@ class Run:
 
     def beginning(self) -> Copies:
         """Start values."""
-        at = np.vstack([self.states[:, :1], self._unknowns(1)])
+        implicit = [self.implicit[:, :1]] if self.part.at_start else []
+        at = np.vstack([self.states[:, :1], *implicit, self._unknowns(1)])
         first = self.inputs(np.zeros(1, dtype=np.intp), self.mesh.edges[:1])
         return Copies(self.part.start, at, first)
 
-    def bounds(self) -> list[FloatArray]:
-        """Lower and upper ones of the constraints: equations of all elements, then start values."""
-        n, n_x = self.mesh.radau.points, len(self.states)
-        zeros = np.zeros(n * (n_x + len(self.implicit)))
+    def constraints(self) -> list[Copies]:
+        """The model's constraints beyond its equations."""
+        if self.limits is None:
+            return []
+        times = self.limits.times
+        at = self.mesh.nearest(times)
+        elements = self._elements(self.mesh.times[at])
+        places = self.states[:, at], self.implicit_at(at), self._unknowns(1)
+        numbers = [times, self.inputs(elements, times).ravel(order="F")]
         return [
-            np.concatenate([
-                np.tile(np.concatenate([zeros, np.tile(side, n)]), self.mesh.n_elements),
-                np.zeros(n_x),
-                side,
-            ])
-            for side in self.part.bounded
+            Copies(
+                at_times(self.part.ivp, self.limits),
+                np.concatenate([p.ravel(order="F") for p in places])[:, None],
+                np.concatenate(numbers)[:, None],
+            )
         ]
+
+    def bounds(self) -> FloatArray:
+        """(2, n) of the equations of all elements, of start values, and of `constraints`."""
+        n, n_x, n_y = self.mesh.radau.points, len(self.states), len(self.implicit)
+        zeros, sides = np.zeros((self.mesh.n_elements, n * (n_x + n_y))), []
+        at_start = np.zeros(n_x + n_y * self.part.at_start)
+        limits = () if self.limits is None else (self.limits.low, self.limits.high)
+        for k, bounded in enumerate(self.bounds_of(self.part.bounded)):
+            of_elements = bounded[:, self.mesh.members[:, 1:]].transpose(1, 2, 0)
+            rows = np.hstack([zeros, of_elements.reshape(len(zeros), -1)]).ravel()
+            sides.append(np.concatenate([rows, at_start, bounded[:, 0], *limits[k : k + 1]]))
+        return np.array(sides)
 
     def residuals(self) -> list[Copies]:
         """The squares that are not of something linear."""
@@ -219,9 +270,9 @@ class Run:
             mine = m.column == k
             times = m.times[m.row[mine]]
             at = np.searchsorted(self.mesh.times, times)
-            x, y = self.states[:, at], self.implicit[:, np.maximum(at - 1, 0)]
-            elements = np.maximum(np.searchsorted(self.mesh.edges, times) - 1, 0)
-            numbers = [times, *self.inputs(elements, times), m.value[mine], 1 / m.sigma[mine]]
+            x, y = self.states[:, at], self.implicit_at(at)
+            inputs = self.inputs(self._elements(times), times)
+            numbers = [times, *inputs, m.value[mine], 1 / m.sigma[mine]]
             predicted.append(
                 Copies(of, np.vstack([x, y, self._unknowns(len(times))]), np.vstack(numbers))
             )
@@ -243,6 +294,10 @@ class Run:
             known.append((m.value[mine] - constant) * weight)
         return Squares(sparse.vstack(matrices), np.concatenate(known))
 
+    def _elements(self, times: FloatArray) -> IntArray:
+        """(n,) the elements of times; one at an edge belongs to the element before it."""
+        return np.maximum(np.searchsorted(self.mesh.edges, times) - 1, 0)
+
     def _unknowns(self, count: int) -> IntArray:
         return np.repeat(self.part.index[:, None], count, axis=1)
 
@@ -253,27 +308,87 @@ def _by_element(values: Any) -> Any:
     return values.transpose(2, 0, 1).reshape(points * n, count)
 
 
+def _run(problem: Problem, part: Part, mesh: Mesh, first: int) -> Run:
+    """An experiment on its mesh, of which times of the model become edges."""
+    instance, limits = problem.instances[part.k], part.limits
+    if part.on_mesh:
+        mesh, instance = _built(problem, part, mesh)
+        instances = [*problem.instances]
+        instances[part.k] = instance
+        fine = problem.with_instances(instances)
+        _require_same_times(
+            problem.starts[part.k].others, fine.starts[part.k].others, instance.model
+        )
+        limits = model_limits(fine, part.k, part.ivp)
+    if limits is not None and not mesh.has(limits.times).all():
+        mesh = mesh.with_edges(limits.times)  # all: points between edges move
+    return Run(part, mesh, first, limits, instance)
+
+
+def _built(problem: Problem, part: Part, mesh: Mesh) -> tuple[Mesh, Instance]:
+    """The model at the times of the mesh and its own; bounds of slopes among its inequalities."""
+    instance = build(problem.model, mesh.times, part.experiment)
+    own = np.array([t for t in instance.time if t >= part.ivp.t0], dtype=float)
+    if (new := own[~mesh.has(own)]).size:
+        mesh = mesh.with_edges(new)
+        instance = build(problem.model, mesh.times, part.experiment)
+    inequalities = dict(instance.inequalities)
+    for name, series in instance.slopes.items():
+        inequalities |= as_inequalities(instance.model, f"d({name})", series)
+    return mesh, replace(instance, inequalities=inequalities)
+
+
+def _require_same_times(built: Mapping[str, Any], here: Mapping[str, Any], model: Any) -> None:
+    """Refuse constraints without time whose rules depend on which times the model is built at.
+
+    built, here  those of the model at the measured times, and on the mesh
+    """
+    if any(True for _ in model.component_objects(Integral)):  # it belongs to a mesh
+        return
+    for name, constraint in here.items():
+        if name in built and _names(constraint.expr) != _names(built[name].expr):
+            raise Unsupported(
+                f"The constraint '{name}' depends on the times at which igpe builds the model, as "
+                "a sum over m.t does. Write an integral (pyomo.dae.Integral), or name the times "
+                "that the constraint is about."
+            )
+
+
+def _names(expression: Any) -> set[str]:
+    return {v.name for v in identify_variables(expression)}
+
+
 class Assembled:
     """A problem on one mesh for each experiment, as variables that have values.
 
-    refinable  whether other meshes are possible
+    meshes  those given, with times of the model among the edges
     """
 
-    refinable = True
-
     def __init__(self, problem: Problem, ready: Sequence[Part], meshes: Sequence[Mesh]) -> None:
-        self.problem, self.meshes = problem, list(meshes)
+        self.problem = problem
         first, runs = len(problem.box), []
         for part, mesh in zip(ready, meshes, strict=True):
-            runs.append(Run(part, mesh, first))
+            runs.append(_run(problem, part, mesh, first))
             first += runs[-1].size
-        self.runs = tuple(runs)
+        self.runs, self.meshes = tuple(runs), [run.mesh for run in runs]
         self.values = np.zeros(first)
 
     def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
-        """See `Transcription.begin`."""
+        """Give the variables the values a solve begins at.
+
+        start     unknown -> value; those left out begin at their guess or in the middle of their
+                  bounds
+        profiles  one per experiment, or none
+        """
         box = self.problem.box
-        unknowns = box.mapping(box.middle) | {n: v for n, v in start.items() if n in box.names}
+        guesses = {
+            self.problem.start_unknown(state, e): given.guess
+            for e in self.problem.experiments
+            for state, given in e.start.items()
+            if isinstance(given, Unknown) and given.guess is not None
+        }
+        given = {n: v for n, v in (guesses | dict(start)).items() if n in box.names}
+        unknowns = box.mapping(box.middle) | given
         self.values[: len(box)] = box.vector(unknowns)
         for k, run in enumerate(self.runs):
             profile, ivp, times = profiles[k] if profiles else None, run.part.ivp, run.mesh.times
@@ -282,9 +397,10 @@ class Assembled:
                 values = guess(name, run.part.experiment, times, profile, otherwise)
                 self.values[run.states[i]] = values
             for i, name in enumerate(ivp.implicit):
-                otherwise = np.full(len(times) - 1, ivp.guess[i])
-                values = guess(name, run.part.experiment, times[1:], profile, otherwise)
-                self.values[run.implicit[i]] = values
+                values = guess(
+                    name, run.part.experiment, times, profile, np.full(len(times), ivp.guess[i])
+                )
+                self.values[run.implicit[i]] = values[-run.implicit.shape[1] :]
             at = ca.Function("start", [ivp.q], [ivp.start])(self.values[run.part.index])
             self.values[run.states[:, 0]] = np.asarray(at).ravel()
 
@@ -300,19 +416,22 @@ class Assembled:
             trajectories = {n: self.values[run.states[i]] for i, n in enumerate(ivp.states)}
             sizes = state_sizes(part.experiment, trajectories).values()
             size[run.states] = np.array(list(sizes))[:, None]
-            for side, k in ((lower, 0), (upper, 1)):
-                side[run.states[:, 1:]] = part.states[k][:, None]
-                side[run.implicit] = part.implicit[k][:, None]
+            of_states, of_implicit = run.bounds_of(ivp.states), run.bounds_of(ivp.implicit)
+            for side, k, extreme, own in (
+                (lower, 0, np.maximum, ivp.lower),
+                (upper, 1, np.minimum, ivp.upper),
+            ):
+                side[run.states[:, 1:]] = of_states[k, :, 1:]
+                last = of_implicit[k, :, -run.implicit.shape[1] :]
+                side[run.implicit] = extreme(last, own[:, None])
             for places in run.implicit:
                 size[places] = largest(self.values[places]) or NO_IDEA
-        constraints = [c for run in self.runs for c in (run.equations(), run.beginning())]
-        bounds = [
-            np.concatenate(side) for side in zip(*(r.bounds() for r in self.runs), strict=True)
-        ]
+        rows = [(run.equations(), run.beginning(), *run.constraints()) for run in self.runs]
+        bounds = np.hstack([run.bounds() for run in self.runs])
         assembly = Assembly(
             self._squares(),
             [c for run in self.runs for c in run.residuals()],
-            constraints,
+            [copies for row in rows for copies in row],
             size,
             np.ones(len(bounds[0])),
             objective_size(self.problem),
@@ -320,7 +439,7 @@ class Assembled:
         assembly = replace(assembly, rows=assembly.row_factors(self.values))
         self._limits = lower, upper
         scaled = Scaled(
-            assembly.program, size, assembly.rows, np.array(bounds) * assembly.rows, assembly.unit
+            assembly.program, size, assembly.rows, bounds * assembly.rows, assembly.unit
         )
         self._cost = ca.Function("cost", [scaled.program["x"]], [scaled.program["f"]])
         self._compiled = CompiledProgram(scaled, {**SCALED, **solver.settings}, assembly.functions)
@@ -333,23 +452,27 @@ class Assembled:
         rows = sparse.vstack([*(s.matrix for s in each), sparse.csc_matrix(matrix)])
         return Squares(rows, np.concatenate([*(s.known for s in each), hang.known * hang.weight]))
 
-    def solve(self, time_limit: float | None, known: Sequence[KnownOptimum]) -> Answer:
-        """From the present values; see `igpe.solvers.ipopt.Prepared.solve`."""
+    def solve(
+        self,
+        time_limit: float | None = None,
+        known: Sequence[KnownOptimum] = (),
+        held: Mapping[int, float] = NONE,
+    ) -> Answer:
+        """From the present values; see `igpe.solvers.ipopt.CompiledProgram.solve`.
+
+        held  place of an unknown -> the value that it keeps
+        """
         started = time.perf_counter()
-        columns = self.values, *self._limits
-        places = [(k, list(k.variables)) for k in known]
-        ended = self._compiled.solve(columns, time_limit, places)
+        lower, upper = (side.copy() for side in self._limits)
+        for i, value in held.items():
+            self.values[i] = lower[i] = upper[i] = value
+        ended = self._compiled.solve((self.values, lower, upper), time_limit, known)
         objective, scaled = np.nan, self._compiled.scaled
         if ended.point is not None:
             # What the solver leaves outside a bound is moved onto it.
-            self.values = np.clip(ended.point, *self._limits)
+            self.values = np.clip(ended.point, lower, upper)
             objective = float(self._cost(self.values / scaled.variables)) * scaled.objective
         return ended.answer(objective, time.perf_counter() - started)
-
-    @property
-    def handles(self) -> tuple[int, ...]:
-        """What `KnownOptimum` names the unknowns by: their places."""
-        return tuple(range(len(self.problem.box)))
 
     def parameters(self) -> dict[str, float]:
         """The free unknowns' present values."""
@@ -361,6 +484,7 @@ class Assembled:
         for run in self.runs:
             ivp, y = run.part.ivp, self.values[run.implicit]
             states = dict(zip(ivp.states, self.values[run.states], strict=True))
-            implicit = dict(zip(ivp.implicit, np.hstack([y[:, :1], y]), strict=True))
+            y = y if run.part.at_start else np.hstack([y[:, :1], y])
+            implicit = dict(zip(ivp.implicit, y, strict=True))
             trajectories.append(CollocatedTrajectory(run.mesh, states, implicit))
         return trajectories

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from igpe.core.arguments import (
 )
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import stopped
-from igpe.core.errors import ModelError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes, most_elements
-from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import Profile, is_plain, objective_at, refuse, require_plain
@@ -42,9 +40,6 @@ from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import KNOWN, Ipopt, KnownOptimum
-
-Program: TypeAlias = Assembled | Transcription
-"""A problem on one mesh for each experiment, as variables that have values."""
 
 WORTH_REFINING = 1e-3  # relative distance to the best objective on the first mesh
 SAME_POINT = 1e-3  # relative distance of unknowns that are the same optimum
@@ -126,10 +121,7 @@ class Collocation(Checked):
         """
         box = problem.box
         x = box.vector(box.mapping(box.middle) | dict(start))
-        try:
-            residuals = Residuals(problem, Automatic())
-        except ModelError:  # igpe can read the equations at one time after the other alone
-            return estimate
+        residuals = Residuals(problem, Automatic())
         at = residuals(x)
         if at is None or passed_bounds(problem, residuals, x):
             return estimate
@@ -155,13 +147,11 @@ class Collocation(Checked):
         If the work exceeds `most_work`, igpe skips the remaining starts, and the list is shorter.
         All starts use the same first mesh, which is built once. igpe refines the best estimate and
         each distinct estimate whose objective is at most 0.1 % above the best objective. It returns
-        the other estimates as computed on the first mesh. If a model has its own discretisation,
-        igpe uses this discretisation and does not refine it. After Ctrl-C, every estimate has the
+        the other estimates as computed on the first mesh. After Ctrl-C, every estimate has the
         status INTERRUPTED; those that igpe had not yet computed have an infinite objective.
 
         profiles_of  one entry for each start: its `profiles`, as for `estimate`; (): no profiles
-        raises       Unsupported if the loss is not least squares, or if a time-varying unknown has
-                     a break that is not one of the model's own times
+        raises       Unsupported if the loss is not least squares
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_smooth_and_normal(problem, "Collocation")
@@ -189,22 +179,14 @@ class _Correction:
         self.tiny = TINY * squares if np.isfinite(squares) and squares > 0 else TINY
 
     def estimates(self) -> list[Estimate]:
-        """In CasADi where nothing is lost by it, else in Pyomo."""
+        """See `Collocation.estimate_each`."""
         problem, radau = self.problem, Radau(self.method.points)
         meshes = first_meshes(
             problem, self.guesses[0], radau, self.method.tolerance, start=self.starts[0]
         )
-        ready = parts(problem, radau)
-        forms: list[Callable[[Sequence[Mesh]], Program]] = [partial(Transcription, problem)]
-        if ready is not None:
-            forms.insert(0, partial(Assembled, problem, ready))
+        on = partial(Assembled, problem, parts(problem, radau))
         try:
-            for form in forms:  # Pyomo's has more variables, and other ways to an optimum
-                self.fits.clear()
-                program = form(meshes)
-                self._solve_all(program)
-                if any(fit.answer.status.usable for fit in self.fits):
-                    break
+            self._solve_all(on(meshes))
         except KeyboardInterrupt:
             if not self.fits:
                 raise
@@ -214,11 +196,9 @@ class _Correction:
                 *(self._estimate(fit, ended) for fit in self.fits),
                 *(Estimate(dict(start), np.inf, ended, "not corrected") for start in waiting),
             ]
-        if program.refinable:
-            return self._refine_best(form)
-        return [self._estimate(fit, fit.answer.status) for fit in self.fits]
+        return self._refine_best(on)
 
-    def _solve_all(self, program: Program) -> None:
+    def _solve_all(self, program: Assembled) -> None:
         """Solve the program from all starts, one after the other, into `fits`."""
         program.begin(self.starts[0], self.guesses[0])
         program.prepare(self.method.solver, self.starts)
@@ -237,7 +217,7 @@ class _Correction:
                 fit = next(f for f in self.fits if self._same(fit, f, SAME_POINT))
             self.fits.append(fit)
 
-    def _refine_best(self, form: Callable[[Sequence[Mesh]], Program]) -> list[Estimate]:
+    def _refine_best(self, on: Callable[[Sequence[Mesh]], Assembled]) -> list[Estimate]:
         refined: list[tuple[CollocationFit, Estimate]] = []
         estimates = [self._estimate(fit, fit.answer.status) for fit in self.fits]
         costs = [f.answer.objective if f.answer.status.usable else np.inf for f in self.fits]
@@ -250,13 +230,13 @@ class _Correction:
                 continue
             twin = next((e for f, e in refined if self._same(f, fit, SAME_POINT)), None)
             try:
-                estimates[i] = twin or self._refine(form, fit)
+                estimates[i] = twin or self._refine(on, fit)
             except KeyboardInterrupt:
                 return [replace(e, status=Status.INTERRUPTED) for e in estimates]
             refined.append((fit, estimates[i]))
         return estimates
 
-    def _refine(self, form: Callable[[Sequence[Mesh]], Program], fit: CollocationFit) -> Estimate:
+    def _refine(self, on: Callable[[Sequence[Mesh]], Assembled], fit: CollocationFit) -> Estimate:
         method, status = self.method, Status.ITERATION_LIMIT
         most = [most_elements(m.n_elements) for m in fit.meshes]
         for _ in range(method.max_refinements):
@@ -271,7 +251,7 @@ class _Correction:
             meshes = [m.refined(c, method.tolerance) for m, c in pairs]
             if any(m.n_elements > n for m, n in zip(meshes, most, strict=True)):
                 break
-            program = form(meshes)
+            program = on(meshes)
             program.begin(fit.parameters, fit.profiles)
             program.prepare(method.solver, [fit.parameters])
             finer = _solve(program, fit.parameters, left)
@@ -286,13 +266,13 @@ class _Correction:
                 return self._estimate(fit, finer.answer.status)
         return self._estimate(fit, status)
 
-    def _known(self, program: Program, fit: CollocationFit) -> KnownOptimum:
+    def _known(self, program: Assembled, fit: CollocationFit) -> KnownOptimum:
         """Where a solve from another start need not go to the end: it would end like this one."""
         values, objective = self.problem.box.vector(fit.parameters), fit.answer.objective
         # A little less than SAME_POINT, so that what has arrived also counts as the same.
         reach = (1 - 1e-6) * SAME_POINT * self._magnitudes(values)
         worth = WORTH_REFINING * abs(objective)
-        return KnownOptimum(program.handles, values, reach, objective, worth)
+        return KnownOptimum(values, reach, objective, worth)
 
     def _same(self, one: CollocationFit, other: CollocationFit, tolerance: float) -> bool:
         """Whether no unknown differs by more than the tolerance."""
@@ -322,7 +302,7 @@ class _Correction:
 
 
 def _solve(
-    program: Program,
+    program: Assembled,
     start: Mapping[str, float],
     left: float | None,
     known: Sequence[KnownOptimum] = (),

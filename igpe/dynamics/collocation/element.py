@@ -21,6 +21,7 @@ from scipy import sparse
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.shooting.limits_of_model import ModelLimits, quantities
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 
@@ -108,14 +109,38 @@ def residual(ivp: InitialValueProblem, output: int) -> Piece:
     return piece(v, ca.vertcat(ivp.t, ivp.u, value, weight), squared)
 
 
-def start(ivp: InitialValueProblem, bounded: Sequence[str]) -> Piece:
+def start(ivp: InitialValueProblem, bounded: Sequence[str], *, implicit: bool) -> Piece:
     """States at the start, less their start values; then bounded algebraic variables there.
 
     variables  states there, unknowns;  numbers  inputs there
+    implicit   whether implicit variables are among the variables, after the states, and their
+               equations among the values, after the states
     """
-    at_start = stack(ivp.algebraic[name] for name in bounded)
-    output = ca.substitute(at_start, ivp.t, ivp.t0)
-    return piece(ca.vertcat(ivp.x, ivp.q), ivp.u, ca.vertcat(ivp.x - ivp.start, output))
+    y, g = (ivp.y, ivp.g) if implicit else (stack([]), stack([]))
+    rest = ca.substitute(stack([g, *(ivp.algebraic[name] for name in bounded)]), ivp.t, ivp.t0)
+    return piece(ca.vertcat(ivp.x, y, ivp.q), ivp.u, ca.vertcat(ivp.x - ivp.start, rest))
+
+
+def at_times(ivp: InitialValueProblem, limits: ModelLimits) -> Piece:
+    """The model's constraints as functions of what the program has at the times they read.
+
+    variables  states at each of `limits.times`, implicit variables there, unknowns
+    numbers    these times, inputs at each
+    """
+    count, known = len(limits.times), quantities(ivp)
+    watched = [ca.SX(known[name]) for name in limits.watched]
+    look = ca.Function("look", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], [stack(watched)])
+    t, x, y, u = (
+        ca.SX.sym(name, rows, count)
+        for name, rows in zip("txyu", (1, *(s.numel() for s in (ivp.x, ivp.y, ivp.u))), strict=True)
+    )
+    seen = [look(t[j], x[:, j], y[:, j], u[:, j], ivp.q) for j in range(count)]
+    rows = np.searchsorted(limits.times, [r.time for r in limits.readings])
+    columns = [limits.watched.index(r.name) for r in limits.readings]
+    readings = stack(seen[i][j] for i, j in zip(rows, columns, strict=True))
+    v = ca.vertcat(ca.vec(x), ca.vec(y), ivp.q)
+    values = limits.function(readings, ivp.q)[0]
+    return piece(v, ca.vertcat(ca.vec(t), ca.vec(u)), values)
 
 
 class Copies(NamedTuple):

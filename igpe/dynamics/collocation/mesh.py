@@ -17,13 +17,13 @@ import numpy as np
 from numpy.polynomial import legendre
 from scipy.special import roots_jacobi
 
-from igpe.core.arrays import FloatArray, IntArray
-from igpe.core.errors import ModelError
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.dynamics.shooting.base import Profile
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
+from igpe.problem.losses import ROUNDING
 from igpe.problem.problem import Problem
 
 Curve = Callable[[FloatArray], FloatArray]
@@ -129,6 +129,25 @@ class Mesh:
         ]
         return Mesh(np.concatenate([*parts, self.edges[-1:]]), self.radau)
 
+    def has(self, times: FloatArray) -> BoolArray:
+        """(n,) whether these are among its times but for rounding."""
+        return abs(self.times[self.nearest(times)] - times) <= self._near
+
+    def with_edges(self, times: FloatArray) -> "Mesh":
+        """With edges at those of the times (n,) that are none already but for rounding."""
+        new = times[np.min(abs(times[:, None] - self.edges), axis=1) > self._near]
+        return Mesh(np.union1d(self.edges, new), self.radau)
+
+    @property
+    def _near(self) -> float:
+        return ROUNDING * float(self.edges[-1] - self.edges[0])
+
+    def nearest(self, times: FloatArray) -> IntArray:
+        """(n,) places of the times next to these."""
+        after = np.searchsorted(self.times, times).clip(1, len(self.times) - 1)
+        is_before = times - self.times[after - 1] < self.times[after] - times
+        return np.asarray(after - is_before, dtype=np.intp)
+
     def refined(self, trajectories: list[FloatArray], tolerance: float) -> "Mesh":
         """Smaller elements where a state's polynomial is not resolved; all halved if all are.
 
@@ -229,18 +248,13 @@ def first_meshes(
     start  unknown -> value that a solve begins at; pulses that unknowns move are looked for there
     """
     meshes = []
-    try:
-        equations = compiled(problem)
-    except ModelError:  # igpe can read them at one time after the other alone
-        equations = None
     for k, experiment in enumerate(problem.experiments):
         guesses: list[Any] = (
             [partial(profiles[k], n) for n in problem.instance.states] if profiles else []
         )
         stops = _stops(problem, experiment)
-        if equations is not None:
-            ivp = equations.initial_value_problem(k)
-            stops = np.union1d(stops, _landings(ivp, float(stops[-1]), start))
+        ivp = compiled(problem).initial_value_problem(k)
+        stops = np.union1d(stops, _landings(ivp, float(stops[-1]), start))
         usable = [g for g in guesses if g(stops) is not None]
         meshes.append(first_mesh(stops, usable, radau, tolerance))
     return meshes

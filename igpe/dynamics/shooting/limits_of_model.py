@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import casadi as ca
 import numpy as np
-from pyomo.core.expr.visitor import identify_variables
+import pyomo.environ as pyo
+from pyomo.common.modeling import unique_component_name
+from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
@@ -26,6 +28,7 @@ from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
 from igpe.numerics.least_squares.chains import Limits
 from igpe.problem.inputs import evaluate
+from igpe.problem.model import Series
 from igpe.problem.problem import Problem
 
 SymbolicInput: TypeAlias = Callable[[float, bool], Any]
@@ -75,11 +78,16 @@ class ModelLimits:
         """Distinct times of the readings."""
         return np.unique([r.time for r in self.readings])
 
+    @property
+    def joins_times(self) -> bool:
+        """Whether a constraint holds readings at several times."""
+        row, reading = self._entries
+        times = {(i, self.readings[j].time) for i, j in zip(row, reading, strict=True)}
+        return len(times) > len(set(row))
+
     def watching(self, ivp: InitialValueProblem) -> InitialValueProblem:
         """The problem with `watched` as outputs after those that are measured."""
-        slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
-        states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
-        known = slopes | ivp.algebraic | states
+        known = quantities(ivp)
         outputs = stack([ivp.measured, *(known[n] for n in self.watched)])
         return replace(ivp, measured=outputs, shared=None)
 
@@ -108,6 +116,26 @@ class ModelLimits:
         return np.array(row, dtype=np.intp), np.array(column, dtype=np.intp)
 
 
+def quantities(ivp: InitialValueProblem) -> dict[str, Any]:
+    """Slopes written d(state), algebraic variables and states, as expressions of the problem."""
+    slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
+    states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
+    return slopes | ivp.algebraic | states
+
+
+def as_inequalities(model: Any, name: str, series: Series) -> dict[str, dict[float, Any]]:
+    """Lower and upper bounds of a variable as constraints by time, named as one would read them."""
+    home = unique_component_name(model, "bounds")
+    model.add_component(home, pyo.ConstraintList())
+    made: dict[str, dict[float, Any]] = {}
+    for t, v in series.items():
+        for bound, sign in ((v.lb, ">="), (v.ub, "<=")):
+            if bound is not None:
+                expr = v >= bound if sign == ">=" else v <= bound
+                made.setdefault(f"{name} {sign} {bound:g}", {})[t] = getattr(model, home).add(expr)
+    return made
+
+
 def model_limits(
     problem: Problem,
     k: int,
@@ -121,16 +149,18 @@ def model_limits(
     raises ModelError if one cannot be translated, Unsupported if it holds what the equations do not
            determine, or a time before the start
     """
-    constraints = dict(problem.starts[k].others)
+    constraints: list[tuple[str, float | None, Any]] = [
+        (name, None, c) for name, c in problem.starts[k].others.items()
+    ]
     for name, series in problem.instances[k].inequalities.items():
-        constraints |= {f"{name} at {t:g}": c for t, c in series.items()}
+        constraints += [(f"{name} at {t:g}", t, c) for t, c in series.items()]
     if not constraints:
         return None
     symbols = _Symbols(problem, k, ivp, inputs)
     translate = Translator(symbols, ivp.t)
     rows: list[tuple[str, Any, float, float]] = []
-    for name, constraint in constraints.items():
-        symbols.check(name, constraint)
+    for name, time, constraint in constraints:
+        symbols.begin(name, time, constraint)
         low, body, high = (translate(part) for part in constraint.to_bounded_expression())
         low, high = (None if b is None else ca.SX(b) for b in (low, high))
         if all(b is None or b.is_constant() for b in (low, high)):
@@ -163,6 +193,7 @@ class _Symbols(Mapping[int, Any]):
         inputs: Mapping[str, SymbolicInput],
     ) -> None:
         self.readings: dict[LimitQuantity, Any] = {}
+        self._moving: dict[int, tuple[str, Any, SymbolicInput]] = {}  # inputs without time
         self.start, instance, experiment = ivp.t0, problem.instances[k], problem.experiments[k]
         free = dict(zip(ivp.unknowns, ca.vertsplit(ivp.q), strict=True))
         families = [
@@ -184,7 +215,7 @@ class _Symbols(Mapping[int, Any]):
         for name, value in experiment.inputs.items():  # at a jump those before it
             of = inputs.get(name, partial(_evaluated, value))
             if name in instance.scalars:
-                others[id(instance.scalars[name])] = of(self.start, False)
+                self._moving[id(instance.scalars[name])] = name, value, of
             for t, data in instance.series.get(name, {}).items():
                 others[id(data)] = of(t, t > self.start)
         for name in problem.time_varying:
@@ -194,15 +225,20 @@ class _Symbols(Mapping[int, Any]):
                 others[id(data)] = unknown(earlier[-1])
         self._others: dict[int, Any] = others
 
-    def check(self, name: str, constraint: Any) -> None:
-        """Refuse what no equation determines, and times before the start."""
+    def begin(self, name: str, time: float | None, constraint: Any) -> None:
+        """Stand for what a constraint contains; inputs have their values at its time.
+
+        raises Unsupported for what no equation determines, times before the start, and inputs that
+               change with time if neither they nor the constraint have a time
+        """
         variables = list(identify_variables(constraint.expr, include_fixed=True))
-        lost = sorted({v.name for v in variables if id(v) not in self and not v.fixed})
+        free = [v for v in variables if not v.fixed and id(v) not in self._moving]
+        lost = sorted({v.name for v in free if id(v) not in self})
         if lost:
             raise Unsupported(
                 f"The constraint '{name}' contains {lost}. No time-dependent equation determines "
-                "these variables, and they are not parameters. Name them in parameters=[...], fix "
-                "them, or use igpe.Collocation."
+                "these variables, and they are not parameters. Name them in parameters=[...], or "
+                "fix them."
             )
         read = ((v, self._readable.get(id(v))) for v in variables)
         early = [v.name for v, reading in read if reading and reading.time < self.start]
@@ -212,6 +248,16 @@ class _Symbols(Mapping[int, Any]):
                 f"starts (at {self.start:g}). Start the experiment earlier "
                 "(Experiment(start_time=...)), or deactivate the constraint."
             )
+        used = {id(c) for c in (*variables, *identify_mutable_parameters(constraint.expr))}
+        for component in self._moving.keys() & used:
+            own, value, of = self._moving[component]
+            if time is None and not isinstance(value, float):
+                raise Unsupported(
+                    f"The constraint '{name}' contains the input '{own}', which changes with "
+                    "time, but neither of them is indexed by time. Index the input by time."
+                )
+            now = self.start if time is None else time
+            self._others[component] = of(now, now > self.start)
 
     def __getitem__(self, key: int) -> Any:
         if key in self._others:

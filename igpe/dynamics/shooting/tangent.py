@@ -10,14 +10,11 @@ with one c_i for each contact, a time at which a constraint comes next to its li
 built at more times for this, as collocation does: a contact may lie between measurements.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.common.modeling import unique_component_name
 from scipy.linalg import null_space
 from scipy.optimize import nnls
 
@@ -25,6 +22,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.chains import Shooting, chains_of
+from igpe.dynamics.shooting.limits_of_model import as_inequalities
 from igpe.dynamics.shooting.residuals import Broken
 from igpe.dynamics.simulation import fine_grid
 from igpe.equations.compiled import compiled
@@ -169,18 +167,5 @@ def _at_more_times(problem: Problem, k: int) -> Instance:
         return instance
     inequalities = dict(instance.inequalities)
     for name, series in bounded.items():
-        inequalities |= _bounds(instance.model, name, series)
+        inequalities |= as_inequalities(instance.model, name, series)
     return replace(instance, inequalities=inequalities)
-
-
-def _bounds(model: Any, name: str, series: Mapping[float, Any]) -> dict[str, dict[float, Any]]:
-    """Lower and upper bounds of a variable as constraints by time, named as one would read them."""
-    home = unique_component_name(model, "bounds")
-    model.add_component(home, pyo.ConstraintList())
-    made: dict[str, dict[float, Any]] = {}
-    for t, v in series.items():
-        for bound, sign in ((v.lb, ">="), (v.ub, "<=")):
-            if bound is not None:
-                expr = v >= bound if sign == ">=" else v <= bound
-                made.setdefault(f"{name} {sign} {bound:g}", {})[t] = getattr(model, home).add(expr)
-    return made
