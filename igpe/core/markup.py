@@ -157,6 +157,11 @@ def aligned(rows: Rows) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
+def with_texts(rows: Rows) -> list[list[str]]:
+    """The columns of a table that have a text below their head; the first column always."""
+    return [list(c) for i, c in enumerate(zip(*rows, strict=True)) if i == 0 or any(c[1:])]
+
+
 def frame_rows(frame: Any, digits: int = 5, most: int = 20) -> list[list[str]]:
     """A DataFrame as heads and rows of texts, its index first; of a long one the first rows."""
     rows = [["", *map(str, frame.columns)]]
@@ -196,10 +201,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = ""
     rows   as many texts each
     """
     rows = list(rows)
-    kept = [i for i, _ in enumerate(heads) if i == 0 or not rows or any(row[i] for row in rows)]
-    heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
-    left = [not all(map(NUMERIC.fullmatch, column)) for column in zip(*rows, strict=True)]
-    left = [True, *left[1:]] if left else [True] * len(heads)
+    columns = with_texts([heads, *rows]) if rows else [[head] for head in heads]
+    left = [i == 0 or not all(map(NUMERIC.fullmatch, c[1:])) for i, c in enumerate(columns)]
+    heads, *rows = zip(*columns, strict=True)
     head = "".join(map(_head, heads, left))
     body = "".join(f"<tr>{_row(row, left)}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""

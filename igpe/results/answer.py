@@ -23,9 +23,9 @@ from igpe.core.markup import (
     folded,
     in_words,
     listed,
-    numbers,
     table,
     wide,
+    with_texts,
 )
 from igpe.core.status import Status
 from igpe.numerics.covariance import strongly_correlated
@@ -136,12 +136,7 @@ def text(result: ResultData, prove: str = PROVE) -> str:
 
 
 def html(result: ResultData) -> str:
-    """The same for notebooks, with the details to be opened."""
-    return front(result) + folded("Details", details(result).html)
-
-
-def front(result: ResultData) -> str:
-    """Verdict, estimates and what needs action, as HTML."""
+    """The same for notebooks and pages, with the details to be opened."""
     heads, *rows = estimates(result, width=None)
     lines = "".join(
         f'<p class="verdict" style="border-left:4px solid {COLOURS[line.grade]};'
@@ -153,6 +148,7 @@ def front(result: ResultData) -> str:
         lines
         + (wide(table(heads, rows, caption), caption) if rows else "")
         + bullets(actions(result))
+        + folded("Details", details(result).html)
     )
 
 
@@ -164,18 +160,15 @@ def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:
     width  characters; None: as wide as it is
     """
     heads = ("", "value", f"{100 * result.confidence:g} % interval", "unit", "")
-    rows = [heads, *map(_cells, result.estimates)]
-    kept = [i for i in range(len(heads)) if i == 0 or any(row[i] for row in rows[1:])]
-    columns = [[row[i] for row in rows] for i in kept]
+    columns = with_texts([heads, *map(_cells, result.estimates)])
     if width is not None:
         _narrow(columns, width)
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _cells(p: Parameter) -> tuple[str, ...]:
-    value, lower, upper = numbers((p.value, p.lower, p.upper), p.spread)
-    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(p.error)
-    return p.name, value, f"{lower} … {upper}" if known else "", p.unit, MARKS[p.remark]
+    value, *ends = p.texts
+    return p.name, value, " … ".join(ends), p.unit, MARKS[p.remark]
 
 
 def _narrow(columns: list[list[str]], width: int) -> None:
@@ -353,8 +346,7 @@ def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str
     parts, told = [], set()
     for one in result.combined:
         if set(one.unknowns) <= set(lost) and not one.nothing:
-            names = f"{len(one.unknowns)} unknowns"
-            names = listed(one.unknowns) if len(one.unknowns) <= MOST_NAMED else names
+            names = named_or_counted(one.unknowns)
             parts.append(f"{names} only {f'as {one.sentence}' if one.functions else COMBINED}")
             told |= set(one.unknowns)
     return parts, told

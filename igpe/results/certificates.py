@@ -43,6 +43,7 @@ def _at_most(value: float, digits: int) -> str:
 
 
 STATE_BOUNDS = "does not enforce bounds of states, and some are active"
+ENDS = ["outer_lower", "inner_lower", "inner_upper", "outer_upper"]
 STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 """Name of a field -> of its entry in a file, where they differ."""
 
@@ -212,8 +213,11 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     @property
     def sentence(self) -> str:
         """State what is proved, and for which problem."""
+        return self._stated("with " + self._bounds_in_words())
+
+    def _bounds_in_words(self) -> str:
         bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
-        return self._stated("with " + ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds))
+        return ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds)
 
     def _stated(self, where: str) -> str:
         """The sentence, with words for the bounds."""
@@ -393,17 +397,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
                 below = _side(values[0] > ends[0], values[1] == ends[0])
                 above = _side(values[3] < ends[1], values[2] == ends[1])
                 rows.append((k + 1, name, *values, below, above))
-        heads = [
-            "region",
-            "name",
-            "outer_lower",
-            "inner_lower",
-            "inner_upper",
-            "outer_upper",
-            "below",
-            "above",
-        ]
-        return pd.DataFrame(rows, columns=heads)
+        return pd.DataFrame(rows, columns=["region", "name", *ENDS, "below", "above"])
 
     def _outer(self, one: SeparateRegion) -> tuple[FloatArray, FloatArray]:
         low, high = np.array(one.lower), np.array(one.upper)
@@ -431,9 +425,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
                 own["outer_upper"].max(),
                 False if REACHED in sides else is_limited,
             )
-        heads = ["outer_lower", "inner_lower", "inner_upper", "outer_upper", "identifiable"]
+        heads = [*ENDS, "identifiable"]
         made_of = pd.DataFrame.from_dict(rows, orient="index", columns=heads, dtype=object)
-        return made_of.astype(dict.fromkeys(heads[:4], float)).rename_axis("name")
+        return made_of.astype(dict.fromkeys(ENDS, float)).rename_axis("name")
 
     @property
     def known(self) -> int:
@@ -444,10 +438,6 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def sentence(self) -> str:
         """State what is proved, and for which problem."""
         return " ".join(self._sentences("with the bounds " + self._bounds_in_words()))
-
-    def _bounds_in_words(self) -> str:
-        bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
-        return ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds)
 
     def _sentences(self, where: str) -> list[str]:
         about = (
@@ -559,7 +549,7 @@ def _side(is_limited: bool, is_reached: bool) -> str:
 
 def _cells(value: float, row: pd.Series) -> tuple[str, ...]:
     width = row["outer_upper"] - row["outer_lower"]
-    ends = [row[c] for c in ("outer_lower", "inner_lower", "inner_upper", "outer_upper")]
+    ends = [row[c] for c in ENDS]
     gap = min((b - a for a, b in (ends[:2], ends[2:]) if b > a), default=width / 1e4)
     sides = (-1, 1, -1, 1)  # rounded so that what is shown is still true
     low0, low1, high0, high1 = (

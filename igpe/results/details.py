@@ -13,9 +13,9 @@ from igpe.core.markup import (
     filled,
     listed,
     number,
-    numbers,
     table,
     wide,
+    with_texts,
 )
 from igpe.numerics.optima import is_same_objective
 from igpe.results.residual_table import NOT_INTEGRATED
@@ -125,9 +125,7 @@ def _others(result: ResultData) -> Iterator[Chapter]:
 
 
 def _rows(estimated: Sequence[Parameter]) -> tuple[tuple[str, ...], ...]:
-    rows = [HEADS, *map(_cells, estimated)]
-    kept = [i for i in range(len(HEADS)) if i == 0 or any(row[i] for row in rows[1:])]
-    return tuple(tuple(row[i] for i in kept) for row in rows)
+    return tuple(zip(*with_texts([HEADS, *map(_cells, estimated)]), strict=True))
 
 
 def _origins(result: ResultData) -> Iterator[str]:
@@ -141,13 +139,12 @@ def _origins(result: ResultData) -> Iterator[str]:
 
 
 def _cells(p: Parameter) -> tuple[str, ...]:
-    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(p.error)
-    value, lower, upper = numbers((p.value, p.lower, p.upper), p.spread)
+    value, *ends = p.texts
     return (
         p.name,
         value,
         f"± {p.error:.2g}" if math.isfinite(p.standard_error) and not p.remark else "",
-        f"[{lower}, {upper}]" if known else "",
+        f"[{', '.join(ends)}]" if ends else "",
         p.unit,
         f"[{number(p.bounds[0])}, {number(p.bounds[1])}]",
         p.remark,

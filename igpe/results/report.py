@@ -21,9 +21,9 @@ import pandas as pd
 
 from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
 from igpe.problem.card import CONDITIONS, mathml
-from igpe.results.answer import front
+from igpe.results.answer import html
 from igpe.results.certificates import Certificate
-from igpe.results.details import details, word
+from igpe.results.details import word
 from igpe.results.plots.axes import (
     COLOURS,
     GREY,
@@ -293,7 +293,7 @@ def legend(shown: Sequence[Panel], *names: str) -> str:
 
 def answer(result: ResultData) -> Section:
     """The verdict, the estimates, what needs action; the rest is folded."""
-    return Section("The answer", front(result) + folded("Details", details(result).html))
+    return Section("The answer", html(result))
 
 
 def model(result: ResultData) -> Section:
@@ -303,9 +303,7 @@ def model(result: ResultData) -> Section:
     more = folded(f"{len(written) - MOST} more equations", rest) if rest else ""
     data = wide_table(("experiment", "data"), list(result.sources.items()), "Data and checksums")
     every = [row for row in result.conditions if len(row) == len(CONDITIONS)]  # stored by anyone
-    filled = [i for i in range(len(CONDITIONS)) if any(row[i] for row in every)]
-    rows = [[row[i] for i in filled] for row in every]
-    given = wide_table([CONDITIONS[i] for i in filled], rows, "Conditions")
+    given = wide_table(CONDITIONS, every, "Conditions")
     return Section("Model and data", f"{first}{more}{given}{data}")
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns
-from igpe.core.markup import Suggesting, counted, in_words, listed, number
+from igpe.core.markup import Suggesting, counted, in_words, listed, number, numbers
 from igpe.core.status import Status
 from igpe.numerics.covariance import combinations, correlation, ellipse
 from igpe.numerics.optima import is_same_objective
@@ -189,6 +189,13 @@ class Parameter(Suggesting):
         """The error that decides on digits: less where bounds cut the interval to less."""
         length = self.upper - self.lower
         return length / 4 if 0 < length < self.error else self.error
+
+    @property
+    def texts(self) -> list[str]:
+        """The value and, where they are known, the ends of the interval, with digits as shown."""
+        known = math.isfinite(self.lower) and math.isfinite(self.upper)
+        shown = numbers((self.value, self.lower, self.upper), self.spread)
+        return shown if known and not math.isinf(self.error) else shown[:1]
 
 
 @dataclass(frozen=True)
