@@ -9,13 +9,11 @@ import numpy as np
 
 from igpe.algebraic.step import (
     Algebraic,
-    Curves,
     estimate_algebraic,
     series_of,
     smooth_measurements,
 )
 from igpe.core.arguments import POSITIVE, or_none, require
-from igpe.core.box import Box
 from igpe.core.deadline import (
     Deadline,
     ended_by,
@@ -41,6 +39,7 @@ from igpe.dynamics.search.complement import (
     searches_everywhere,
 )
 from igpe.dynamics.shooting.base import (
+    Profile,
     beside_constraints,
     constrained_unknowns,
     constraints,
@@ -75,9 +74,8 @@ from igpe.estimation.further_searches import (
     with_incremental_shooting,
 )
 from igpe.estimation.profiled import with_profiles, with_stop
-from igpe.estimation.settings import CandidatePath, Settings, Steps
+from igpe.estimation.settings import CandidatePath, Settings, Steps, known_objective
 from igpe.estimation.summary import summarise
-from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.residual_table import ALARM, clear_failures
 from igpe.results.result import Result
@@ -100,7 +98,6 @@ SLOW = (
     "The result came {:.1f} s after the interrupt, because igpe still had to integrate the model "
     "and to compute errors and tables."
 )
-SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
@@ -180,15 +177,22 @@ def _estimate(
         raise ProblemError(f"The seed is {settings.seed!r}; give a non-negative integer.")
     _require_supported(problem)
     given, problem = problem, first_weighted(problem)
-    ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
+    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
+        series = series_of(problem)
+        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
+    with clock.step("2 structure", "Step 2: finding unknowns that can be estimated algebraically"):
+        structure = analyse_any(problem)
+        problem = _without_unreachable(problem, structure)
+    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
+        methods = settings.routes, settings.weights
+        algebraic = estimate_algebraic(problem, structure, ladder, *methods)
     with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):
         started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         reweighted = _reweighted(problem, given, started, settings)
         paths, best = _last(reweighted)
-    steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
-    if given.weights_follow_fit:
-        steps = steps._replace(given=given)
+    done = ladder, structure, algebraic[0], paths, best, clock.seconds
+    steps = Steps(reweighted.problem, *done, given=given if given.weights_follow_fit else None)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
     result = with_grid_error(steps, settings, result, clock)
@@ -220,28 +224,6 @@ def _require_supported(problem: Problem) -> None:
         raise Unsupported(why)
     require_slopes_at_start(problem)
     require_outputs_at_start(problem)
-
-
-def _by_algebra(
-    problem: Problem, settings: Settings, clock: Clock
-) -> tuple[list[Curves], Structure, Problem, list[Algebraic]]:
-    """Steps 1 to 3: curves, structure, the problem without what nothing reaches, candidates.
-
-    Spectra say nothing of single species by algebra: step 4 searches in their singular vectors.
-    """
-    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
-        series = series_of(problem)
-        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
-    with clock.step("2 structure", "Step 2: finding unknowns that can be estimated algebraically"):
-        structure = analyse_any(problem)
-        problem = _without_unreachable(problem, structure)
-    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
-        if problem.has_spectra:
-            return ladder, structure, problem, [Algebraic({}, (), ladder[0], SUBSPACE)]
-        algebraic = estimate_algebraic(
-            problem, structure, ladder, settings.routes, settings.weights
-        )
-    return ladder, structure, problem, algebraic
 
 
 def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:
@@ -422,7 +404,7 @@ def _fitted(
 ) -> Fitted:
     """Correct the candidates from where they were `before`, at first as step 4 left them."""
     current, others = (started, []) if before is None else _contenders(problem, before.paths)
-    begun = {id(p.algebraic): p.complete if before is None else p.corrected for p in current}
+    begun = {id(path.algebraic): path.corrected for path in current}
     residuals = None
     try:
         require_going_on()
@@ -439,7 +421,7 @@ def _fitted(
             return _cut_short(problem, current, settings, residuals)
         best = replace(before.best.estimate, status=Status.INTERRUPTED)
         kept = before.best._replace(estimate=best)
-        return Fitted([_interrupted(path) for path in before.paths], kept)
+        return Fitted([path.interrupted for path in before.paths], kept)
 
 
 def _was_accurate(problem: Problem, paths: Sequence[CandidatePath], settings: Settings) -> bool:
@@ -464,12 +446,7 @@ def _contenders(
     contenders: list[CandidatePath] = []
     others: list[tuple[CandidatePath, Algebraic | None]] = []
     for path in paths:
-        x = box.vector(path.corrected.parameters)
-        same = (
-            one.algebraic
-            for one in contenders
-            if has_same_values(x, box.vector(one.corrected.parameters), box)
-        )
+        same = (c.algebraic for c in contenders if path.ends_at(c.corrected, box))
         leader = next(same, None)
         if leader is not None or (contenders and not path.corrected.objective <= most):
             others.append((path, leader))
@@ -483,18 +460,22 @@ def _corrected(
 ) -> list[CandidatePath]:
     """The candidates by the correction of the settings, from where they now are, best first."""
     starts = [path.corrected.parameters for path in started]
-    guesses = [
-        profiles(Simulated(problem, settings.integrator, values), path.algebraic.curves.of)
-        for path, values in zip(started, starts, strict=True)
-    ]
-    if problem.has_spectra:
-        corrected = estimate_each(SingleShooting(), problem, starts, guesses)
-    elif settings.correction == Settings().correction:
+    guesses = [_profiles(problem, path, path.corrected, settings) for path in started]
+    method = SingleShooting() if problem.has_spectra else settings.correction
+    if method == Settings().correction:
         corrected = corrections(problem, starts, guesses)
     else:
-        corrected = estimate_each(settings.correction, problem, starts, guesses)
+        corrected = estimate_each(method, problem, starts, guesses)
     pairs = zip(started, corrected, strict=False)  # the last ones may not have been corrected
     return sorted((path._replace(corrected=c) for path, c in pairs), key=lambda path: path.rank)
+
+
+def _profiles(
+    problem: Problem, path: CandidatePath, start: Estimate, settings: Settings
+) -> list[Profile]:
+    """States over time of each experiment, near a candidate's values or its smoothed curves."""
+    simulated = Simulated(problem, settings.integrator, start.parameters)
+    return profiles(simulated, path.algebraic.curves.of)
 
 
 def _refined_best(
@@ -516,20 +497,20 @@ def _refined_best(
         known = min(before, default=np.inf) if is_plain(problem) else np.inf
         best = refine(problem, residuals, first, known)
     if is_plain(problem) and len(problem.box):
-        uncorrected = []
-        for path in paths:
-            start = begun[id(path.algebraic)]
-            values, objective = start.parameters, start.objective
-            simulated = Simulated(problem, settings.integrator, values)
-            guess = profiles(simulated, path.algebraic.curves.of)
-            uncorrected.append(Uncorrected(values, objective, guess))
+        starts = [(path, begun[id(path.algebraic)]) for path in paths]
+        uncorrected = [
+            Uncorrected(e.parameters, e.objective, _profiles(problem, path, e, settings))
+            for path, e in starts
+        ]
         shot = by_shooting(problem, residuals, uncorrected, best)
         if shot is not None:
             number, best = shot
             paths.insert(0, paths.pop(number))
         elif best is not None:
             best = best if best.polished else refine(problem, residuals, first)
-            paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
+            same = [path.usable and path.ends_at(first, problem.box) for path in paths]
+            pairs = zip(paths, same, strict=True)
+            paths = [p._replace(corrected=best.estimate) if is_same else p for p, is_same in pairs]
     if best is None:
         cause = undefined_at_starts(problem, first.parameters) or (
             f" {residuals.broken.sentence if residuals.broken else first.status.value} Check the "
@@ -542,13 +523,6 @@ def _refined_best(
             first.status,
         )
     return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)
-
-
-def _shared(path: CandidatePath, rough: Estimate, refined: Estimate, box: Box) -> CandidatePath:
-    """A candidate that ended at the same values as the one that was refined ends with it."""
-    own, other = (box.vector(e.parameters) for e in (path.corrected, rough))
-    is_same = path.usable and has_same_values(own, other, box)
-    return path._replace(corrected=refined) if is_same else path
 
 
 def _cut_short(
@@ -566,14 +540,14 @@ def _cut_short(
     box, best, note = problem.box, paths[0], CUT_SHORT
     points = [(path, path.complete) for path in paths]
     points += [(w, w.corrected) for w in paths if w.corrected is not w.complete and w.usable]
-    points.sort(key=lambda point: _unsure(point[1]))
+    points.sort(key=lambda point: known_objective(point[1]))
     with finishing(), allowance(FINISH):
         residuals = started or Residuals(problem, settings.integrator)
         here, patience = residuals.best, Deadline.after(ENDING)
         if here.x is not None and passed_bounds(problem, residuals, here.x):
             here.clear()
         for path, point in points:
-            if here.at is not None and (patience.over or _unsure(point) >= here.at.cost):
+            if here.at is not None and (patience.over or known_objective(point) >= here.at.cost):
                 continue
             at = residuals(box.vector(point.parameters))
             if at is not None and at is here.at:
@@ -586,15 +560,5 @@ def _cut_short(
         objective=objective_at(problem, here.at),
         status=Status.INTERRUPTED,
     )
-    others = [_interrupted(path) for path in paths if path is not best]
+    others = [path.interrupted for path in paths if path is not best]
     return Fitted([best._replace(corrected=reached), *others], Refined(reached, here.at, (note,)))
-
-
-def _unsure(estimate: Estimate) -> float:
-    """The sum of squares that a search gave; infinite where it is not known."""
-    return float(np.nan_to_num(estimate.objective, nan=np.inf))
-
-
-def _interrupted(path: CandidatePath) -> CandidatePath:
-    ended = replace(path.corrected, objective=_unsure(path.corrected), status=Status.INTERRUPTED)
-    return path._replace(corrected=ended)

@@ -282,6 +282,9 @@ class RouteSelection:
         return self.proven if prove else self.quick
 
 
+SUBSPACE = "the subspace of the spectra's leading singular vectors"
+
+
 @dataclass(frozen=True)
 class Algebraic:
     """One candidate of step 3.
@@ -311,10 +314,13 @@ def estimate_algebraic(
 
     After the best of each posing come further local optima that are nearly as good. At Ctrl-C those
     that are there, the last perhaps without some groups; raises KeyboardInterrupt if none is.
+    Spectra say nothing of single species by algebra: step 4 searches in their singular vectors.
     """
+    if problem.has_spectra or not structure.groups:
+        start = {} if problem.has_spectra else smoothed_starts(problem, structure, ladder[0])
+        origin = SUBSPACE if problem.has_spectra else "nothing algebraic"
+        return [Algebraic(start, (), ladder[0], origin)]
     starts = [smoothed_starts(problem, structure, curves) for curves in ladder]
-    if not structure.groups:
-        return [Algebraic(starts[0], (), ladder[0], "nothing algebraic")]
     result: list[Algebraic] = []
     further: list[tuple[float, Algebraic]] = []
     slopes: dict[tuple[Member, tuple[str, ...]], Any] = {}

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from igpe.algebraic.base import ResidualWeights, StateErrors
 from igpe.algebraic.step import Algebraic, Curves, RouteSelection
+from igpe.core.box import Box
 from igpe.core.errors import ProblemError, SolverMissing
 from igpe.core.estimates import Estimate
 from igpe.core.markup import Suggesting
+from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
@@ -21,6 +25,7 @@ from igpe.dynamics.search.multistart import IteratedSearch, MultiStart
 from igpe.dynamics.shooting.base import Estimator, is_large
 from igpe.dynamics.shooting.refine import Refined
 from igpe.equations.compiled import compiled
+from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smoother
 from igpe.smoothing.gcv_spline import GcvSpline, Interpolation
@@ -135,6 +140,11 @@ LATER = BETTER, BY_PROOF, BY_FURTHER, BY_HORIZONS, FROM_PROFILE
 """Origins of candidates that come from none of the five steps."""
 
 
+def known_objective(estimate: Estimate) -> float:
+    """Return the objective that a search gave; infinite if it is not known."""
+    return float(np.nan_to_num(estimate.objective, nan=np.inf))
+
+
 class CandidatePath(NamedTuple):
     """One candidate of step 3, and what steps 4 and 5 made of it."""
 
@@ -151,6 +161,17 @@ class CandidatePath(NamedTuple):
     def rank(self) -> tuple[bool, float]:
         """Return a key that sorts candidates, best first."""
         return not self.usable, self.corrected.objective
+
+    @property
+    def interrupted(self) -> "CandidatePath":
+        """Return the candidate as it is, its step 5 being interrupted."""
+        known, status = known_objective(self.corrected), Status.INTERRUPTED
+        return self._replace(corrected=replace(self.corrected, objective=known, status=status))
+
+    def ends_at(self, other: Estimate, box: Box) -> bool:
+        """Return True if step 5 ended at the same values as another search."""
+        own, there = (box.vector(e.parameters) for e in (self.corrected, other))
+        return has_same_values(own, there, box)
 
 
 class Steps(NamedTuple):
