@@ -11,7 +11,6 @@ from pyomo import dae
 from zoo import CASES
 
 import igpe
-from igpe import pipeline
 from igpe.dynamics.collocation import collocation
 from igpe.dynamics.search import complement as step_4
 from igpe.dynamics.search.complement import complement
@@ -203,27 +202,16 @@ def test_an_interrupt_before_step_5_has_anything_leaves_the_values_of_step_4(mon
     assert igpe.Result.from_json(result.to_json()).status is igpe.Status.INTERRUPTED
 
 
-def test_an_interrupt_in_step_4_leaves_the_candidates_before(monkeypatch):
+@pytest.mark.parametrize("call", [1, 2])
+def test_an_interrupt_in_step_4_leaves_the_candidates_before_or_those_of_step_3(monkeypatch, call):
     problem, calls = LINEAR.problem(0.02, 1), []
 
-    def second(*arguments):
+    def interrupted(*arguments):
         calls.append(1)
-        return interrupting() if len(calls) == 2 else complement(*arguments)
+        return interrupting() if len(calls) == call else complement(*arguments)
 
-    monkeypatch.setattr(step_4, "complement", second)
+    monkeypatch.setattr(step_4, "complement", interrupted)
     result = igpe.estimate(problem)
     assert result.status is igpe.Status.INTERRUPTED
     assert len(result.candidates) == 1
-
-
-def test_an_interrupt_before_step_4_leaves_the_values_of_step_3(monkeypatch):
-    monkeypatch.setattr(step_4, "complement", interrupting)
-    result = igpe.estimate(LINEAR.problem(0.02, 1))
-    assert result.status is igpe.Status.INTERRUPTED
     assert result.parameters == pytest.approx(LINEAR.truth, rel=0.2)
-
-
-def test_an_interrupt_before_anything_is_there_goes_through(monkeypatch):
-    monkeypatch.setattr(pipeline, "smooth_measurements", interrupting)
-    with pytest.raises(KeyboardInterrupt):
-        igpe.estimate(LINEAR.problem())

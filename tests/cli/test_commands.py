@@ -214,9 +214,13 @@ def test_python_m_igpe():
     assert done.stderr.startswith("Error: There is no model file")
 
 
-def test_help_does_not_wait_for_what_is_slow():
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--help", ("check", "estimate", "report", "simulate")), ("--version", ("Pyomo", "CasADi"))],
+)
+def test_help_and_versions_do_not_wait_for_what_is_slow(option, said):
     code = (
-        "import sys\nfrom igpe.cli import main\nsys.argv = ['igpe', '--help']\n"
+        f"import sys\nfrom igpe.cli import main\nsys.argv = ['igpe', '{option}']\n"
         "try: main()\nexcept SystemExit: pass\n"
         "slow = {'pyomo', 'casadi', 'pandas', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules)\n"
         "assert not slow, slow"
@@ -224,7 +228,7 @@ def test_help_does_not_wait_for_what_is_slow():
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert all(word in done.stdout for word in ("check", "estimate", "report", "simulate"))
+    assert all(word in done.stdout for word in said)
 
 
 def test_design_plans_the_next_experiment(tmp_path):

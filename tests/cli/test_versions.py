@@ -71,17 +71,6 @@ def test_a_program_is_asked_but_not_waited_for(monkeypatch, tmp_path, name):
     assert f"Couenne  global  {expected} ({program})" in told()
 
 
-def test_it_does_not_wait_for_what_is_slow(tmp_path):
-    code = (
-        "import sys\nfrom igpe.cli import main\nsys.argv = ['igpe', '--version']\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "slow = {'pyomo', 'casadi', 'pandas', 'numpy', 'scipy'} & set(sys.modules)\n"
-        "assert not slow, slow"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_python_m_igpe_says_the_same(tmp_path):
     out, _ = started("--version", folder=tmp_path, stderr=subprocess.PIPE).communicate(timeout=60)
     assert out == told()

@@ -162,5 +162,5 @@ def test_a_missing_solver_is_an_answer_that_names_the_command(
     solver = SOLVERS[name]
     monkeypatch.setattr(type(solver), "available", lambda _: False)
     answer = solver.solve(decay_and_growth())
-    assert answer.status is igpe.Status.NO_SOLVER
+    assert (answer.status, answer.message) == (igpe.Status.NO_SOLVER, solver.install)
     assert "install" in answer.message

@@ -11,18 +11,24 @@ from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.limits import allowed
-from igpe.dynamics.search.multistart import MultiStart
+from igpe.dynamics.search.multistart import IteratedSearch, MultiStart
 from igpe.dynamics.shooting.base import from_many_starts
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.numerics.optima import distinct_estimates
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
+SEARCHES = [
+    MultiStart(trials=32, starts=4),
+    IteratedSearch(starts=12, patience=6, most=12, finalists=1),
+]
 
+
+@pytest.mark.parametrize("search", SEARCHES, ids=["multistart", "iterated"])
 @pytest.mark.parametrize("name", ["consecutive", "michaelis_menten", "reversible"])
-def test_the_truth_is_found_without_a_start(name):
+def test_the_truth_is_found_without_a_start(name, search):
     case = CASES[name]
-    found = MultiStart(trials=32, starts=4).estimate(case.problem(), {})
+    found = search.estimate(case.problem(), {})
     assert found.status is Status.BEST_OF_SEVERAL
     assert found.parameters == pytest.approx(case.truth, rel=1e-4)
 
@@ -74,12 +80,16 @@ def test_distinct_optima_are_sorted_and_usable():
     assert [e.objective for e in distinct_estimates(made, box)] == [1.0, 1.00001, 2.0]
 
 
-def test_bounds_are_needed():
+@pytest.mark.parametrize(
+    ("search", "says"),
+    [(MultiStart(), r"missing for \['k'\]"), (IteratedSearch(), "needs finite bounds")],
+)
+def test_bounds_are_needed(search, says):
     case = CASES["decay"]
     runs = case.problem().experiments
     problem = Problem(case.builder, parameters={"k": (0, None)}, experiments=runs)
-    with pytest.raises(ProblemError, match=r"missing for \['k'\]"):
-        MultiStart().estimate(problem, {})
+    with pytest.raises(ProblemError, match=says):
+        search.estimate(problem, {})
 
 
 def test_where_no_trial_can_be_simulated():

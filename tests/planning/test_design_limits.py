@@ -156,10 +156,13 @@ def random_rules(random, budgets):
     return SamplingRules(times, 3, float(random.uniform(0, 0.8)), one, tuple(costs))
 
 
+@pytest.mark.parametrize("lowest", [None, -6])
 @pytest.mark.parametrize("seed", range(30))
-def test_the_largest_gain_within_budgets_is_the_largest_of_all(seed):
+def test_the_largest_gain_within_budgets_is_the_largest_of_all(seed, lowest):
     random = np.random.default_rng(seed)
     rules = random_rules(random, 1 + seed % 3)
+    for cost in rules.budgets if lowest else ():  # settings may cost less than nothing
+        cost.fixed[:] = random.uniform(lowest, 6, 2)
     gains = random.uniform(0, 1, (2, 6, 1))
     found = rules.best(gains)[0][..., 0]
     assert rules.affords(found)

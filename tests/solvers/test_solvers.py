@@ -219,15 +219,6 @@ def test_scip_refuses_functions_it_has_not() -> None:
     assert "does not support" in answer.message
 
 
-@pytest.mark.parametrize("name", ["maingo"])
-def test_absent_or_not_it_says_what_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    solver = {**LOCAL, **GLOBAL}[name]
-    monkeypatch.setattr(type(solver), "available", lambda _: False)
-    answer = solver.solve(camel())
-    assert answer == Answer(Status.NO_SOLVER, message=solver.install)
-    assert "install" in answer.message
-
-
 @pytest.mark.parametrize(
     "solver", [AmplProgram("no-such-solver"), AmplProgram("nothing", how="brew install nothing")]
 )

@@ -164,15 +164,20 @@ def test_nonlinear_constraints_between_first_and_last(most):
     assert found.at.cost > 1.01 * free.at.cost
 
 
-def test_the_level_falls_as_in_a_linear_problem_for_a_small_share():
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_the_level_falls_as_in_a_linear_problem_for_a_small_share(is_bounded):
     ricker = Closed(6.0, 1.0, noise=0.03)
     space, point = ricker.space(), ricker.start((3.0, 1.5, 0.2))
+    if is_bounded:
+        ricker = Ricker((3.0, 1.5, 0.2), noise=0.05)
+        space = ricker.space(lower=(7.7, -np.inf, -np.inf))
+        point = space.clip(ricker.start((7.8, 4.0, 0.2)))
     step = proposal(ricker(point), point, space)
-    assert len(step.active) == 2
+    assert len(step.inverse.active) > 0 if is_bounded else len(step.active) == 2
     for share in (1e-3, 1e-4):
         there = simplified(step, ricker(point.moved(step.move, share)), share)
         off = there.minus(step.move, 1 - share).length(step.size)
-        assert off < 30 * share**2 * step.length**2  # a constraint forgotten leaves share * length
+        assert off < 30 * share**2 * step.length**2  # what is forgotten leaves share * length
 
 
 def test_where_whole_steps_circle_shorter_ones_descend():
