@@ -73,6 +73,11 @@ def test_well_determined_unknowns_are_not_profiled():
     assert (half / frame["standard_error"]).to_numpy() == pytest.approx(1.96, rel=1e-3)
 
 
+def test_where_one_search_alone_reached_the_estimate_all_unknowns_are_profiled(monkeypatch):
+    monkeypatch.setattr("igpe.estimation.profiled.agreement", lambda result: (1, 4, "searches"))
+    assert igpe.estimate(problem(start=3.0, speed=2.0)).profiled == {"V", "K"}
+
+
 def test_the_interval_of_an_unknown_on_its_bound_is_by_profile():
     narrow = bounded(1.9, start=3.0, speed=2.0)
     result = igpe.estimate(narrow)

@@ -29,7 +29,7 @@ from igpe.numerics.covariance import allowed_rise, shift_to, shifted, strongly_c
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
-from igpe.results.answer import named_or_counted
+from igpe.results.answer import agreement, named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.likelihood import chosen
@@ -142,7 +142,8 @@ def _in_need(steps: Steps, settings: Settings, result: Result, kinks: Sequence[s
         narrow = if_in_time(lambda: _misjudged(steps, result, settings)) or []
     combined = {n for one in result.combined for n in one.unknowns}
     doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
-    every = steps.problem.box.names if kinks else ()
+    same, many, _ = agreement(result)  # a groove may lie beside what no search has seen
+    every = steps.problem.box.names if kinks or same == 1 < many else ()
     return list(dict.fromkeys([*narrow, *doubtful, *kinks, *every]))[:MOST]
 
 

@@ -436,19 +436,20 @@ def _optimum(result: ResultData, prove: str) -> Line:
     return Line("Optimum", words, grade)  # type: ignore[arg-type]
 
 
-def _agreement(result: ResultData) -> str:
-    """How many searches led to the estimate."""
+def agreement(result: ResultData) -> tuple[int, int, str]:
+    """Return how many searches led to the estimate, of how many, and what they are called."""
     ends = [c.objective for c in result.candidates]
     same = [e for e in ends if is_same_objective(e, result.objective, rounding(result))]
     if len(ends) == 1 and len(starts := result.candidates[0].reached) > 1 and same:
-        return _how_many_agree(agreeing(starts), len(starts), "starts")
-    if len(ends) <= 1:
+        return agreeing(starts), len(starts), "starts"
+    return len(same), len(ends), "searches"
+
+
+def _agreement(result: ResultData) -> str:
+    """How many searches led to the estimate, in words: a single one agrees with no other."""
+    same, many, searches = agreement(result)
+    if many <= 1:
         return "one search only; "
-    return _how_many_agree(len(same), len(ends), "searches")
-
-
-def _how_many_agree(same: int, many: int, searches: str) -> str:
-    """How many of the searches led to the estimate: a single one agrees with no other."""
     if same == 1:
         return f"only 1 of {many} {searches} reached it; "
     only = "only " if 2 * same < many else ""

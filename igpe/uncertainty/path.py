@@ -73,6 +73,10 @@ class LikelihoodPath(Protocol):
         """PL(at), searched from a point solved before; None if it cannot be computed."""
         ...
 
+    def anew(self, at: float) -> PathPoint | None:
+        """PL(at), searched from the other unknowns' estimates, beside the path."""
+        ...
+
 
 class HeldLine(NamedTuple):
     """x[held] = origin + t * direction.
@@ -128,13 +132,26 @@ class ShootingPath:
 
         The last Gauss-Newton correction is counted into the cost, not integrated.
         """
+        point = self._searched(at, self._predicted(at, near))
+        last = near.state._replace(before=None)
+        return point and point._replace(state=point.state._replace(before=last))
+
+    def anew(self, at: float) -> PathPoint | None:
+        """See `LikelihoodPath`."""
+        return self._searched(at, self._on_line(at, self.base.x))
+
+    def _searched(self, at: float, start: FloatArray) -> PathPoint | None:
         landscape = Landscape(self.base.residuals, self.base.box)
-        start = self._predicted(at, near)
         fit = profiled(landscape, start, self.line.held, search=self.search)
         if fit.at is None or fit.status is Status.ITERATION_LIMIT:
             return None
-        point, last = self._corrected(at, fit.x, fit.at), near.state._replace(before=None)
-        return point._replace(state=point.state._replace(before=last))
+        return self._corrected(at, fit.x, fit.at)
+
+    def _on_line(self, at: float, x: FloatArray) -> FloatArray:
+        """(n,) x with the held unknowns where the line has them."""
+        held, values = list(self.line.held), x.copy()
+        values[held] = self.base.x[held] + at * self.line.direction
+        return self.base.box.clip(values)
 
     def _predicted(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where a parabola of the path through two points expects the optimum.
@@ -163,8 +180,7 @@ class ShootingPath:
         low, high = box.lower[free] - x[free], box.upper[free] - x[free]
         if len(free):
             x[free] += bounded_solution(there.jacobian[:, free], -moved, low, high)
-        x[list(held)] = self.base.x[list(held)] + at * direction
-        return box.clip(x)
+        return self._on_line(at, x)
 
     def _corrected(self, at: float, x: FloatArray, there: Linearised) -> PathPoint:
         held, direction = self.line
@@ -221,6 +237,10 @@ class CollocatedPath:
             return None
         state = _Start(at, program.values, last._replace(before=None))
         return PathPoint(at, cost, np.nan, np.nan, unknowns_in(program), state)
+
+    def anew(self, at: float) -> PathPoint | None:
+        """See `LikelihoodPath`."""
+        return self.point(at, self.origin)
 
 
 ENOUGH = 1e-3  # of the distance from the estimate: how exactly the end is found
@@ -307,10 +327,11 @@ def _walked(
         points.append(point)
         if point.cost >= target:
             closed = _closed(path, points, steps.rise)
-            behind = _behind_jump(path, points[-2], closed)
-            if behind is None or behind.cost >= target:
+            further = _behind_jump(path, points[-2], closed) or _beside(path, closed, steps.rise)
+            if further is None or further.cost >= target:
                 return closed
-            points = [origin, *closed.points, behind]  # the search from afar had lost its way
+            kept = [p for p in closed.points if p.cost <= further.cost]
+            points = [origin, *kept, further]  # the search from afar had lost its way
         at = abs(points[-1].at)
         if at >= farthest or points[-1].cost < steps.lowest:
             return _short(points, sign, limit, target, steps.lowest)
@@ -327,6 +348,15 @@ def _behind_jump(path: LikelihoodPath, passed: PathPoint, closed: Walk) -> PathP
     if closed.end is not End.BROKEN or abs(closed.at) <= abs(passed.at):
         return None
     return path.point(closed.at * (1 + ENOUGH / 10), closed.points[-1])
+
+
+def _beside(path: LikelihoodPath, closed: Walk, rise: float) -> PathPoint | None:
+    """A lower point at the end of a walk, searched anew: the walk may have followed a groove."""
+    if closed.end is not End.FOUND:
+        return None
+    end = closed.points[-1]
+    point = path.anew(end.at)
+    return point if point and point.cost < end.cost - JUMP / 10 * rise else None
 
 
 def _closed(path: LikelihoodPath, points: Sequence[PathPoint], rise: float) -> Walk:

@@ -33,6 +33,9 @@ class Formula:
             slope = curvature = np.nan
         return PathPoint(at, here, slope, max(curvature, 0.0), np.array([at]))
 
+    def anew(self, at):
+        return self.point(at, self.origin)
+
 
 COSTS = {
     "parabola": (lambda t: 7 + t**2, 2.0),
