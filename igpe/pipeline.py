@@ -41,7 +41,6 @@ from igpe.dynamics.search.complement import (
 from igpe.dynamics.shooting.base import (
     Profile,
     beside_constraints,
-    constrained_unknowns,
     constraints,
     estimate_each,
     is_plain,
@@ -81,7 +80,7 @@ from igpe.results.residual_table import ALARM, clear_failures
 from igpe.results.result import Result
 from igpe.structure.identifiability import MOST_WORK, Access
 from igpe.structure.spectral import analyse_any
-from igpe.structure.structure import Structure
+from igpe.structure.structure import Structure, tied
 from igpe.tasks.run import Backend, Workers
 from igpe.uncertainty.adequacy import NO_OPTIMUM
 
@@ -309,8 +308,8 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
 
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
     """Hold what nothing measured depends on: at its prior's mean, or amid its bounds."""
-    tied = constrained_unknowns(problem)  # a constraint may tie them to what is measured
-    lost = problem.box.select(n for n in structure.names(Access.UNREACHABLE) if n not in tied)
+    kept = tied(problem)  # a constraint may tie them to what is measured
+    lost = problem.box.select(n for n in structure.names(Access.UNREACHABLE) if n not in kept)
     if not len(lost):
         return problem
     if len(lost) == len(problem.box):

@@ -169,3 +169,22 @@ def test_a_condition_that_contradicts_the_start_is_named(condition):
 )
 def test_a_condition_that_holds_or_is_of_unknowns_is_none(condition):
     contradicting(condition)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_condition_ties_a_start_that_nothing_measured_depends_on(last):
+    """Of a start and another quantity the sum is 1; z alone is measured."""
+
+    def model(times):
+        m = over_time(times, "z w", k=(0, 10))
+        m.rate = pyo.Constraint(m.t, rule=rate)
+        m.growth = pyo.Constraint(m.t, rule=lambda m, t: m.dw[t] == m.k * m.z[t])
+        m.sum = pyo.Constraint(expr=m.z[0] + m.w[m.t.last() if last else 0] == 1)
+        return m
+
+    table = pd.DataFrame({"time": TIMES, "z": 0.3 * np.exp(-DECAY * TIMES)})
+    start = dict.fromkeys(["z", "w"], igpe.Unknown(0, 5))
+    run = igpe.Experiment(table, start=start, start_time=0.0, sigma=0.01)
+    found = igpe.estimate(igpe.Problem(model, parameters=["k"], experiments=run)).parameters
+    grown = 0.3 * (1 - np.exp(-DECAY * TIMES[-1])) if last else 0.0
+    assert found["w(t0)"] == pytest.approx(0.7 - grown, rel=1e-3)

@@ -6,7 +6,7 @@ are, so that what remains as a symbol is a variable over time, the time, an inpu
 brings the experiments into the form of power series.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -239,10 +239,13 @@ class Influence:
 
     def visible(self) -> set[str]:
         """Unknowns that influence something measured."""
-        first = len(self.posed.variable_names)
-        q = range(first, first + len(self.posed.q_names))
-        ends = [i for i, n in enumerate(self.names) if n in self.posed.once and i not in q]
-        return {self.names[i] for i in reached(csr_array(self.always.T), ends) if int(i) in q}
+        return self.upstream(self.posed.once - {*self.posed.q_names})
+
+    def upstream(self, names: Set[str]) -> set[str]:
+        """Unknowns among the nodes of these names, and those that influence one of them."""
+        ends = [i for i, n in enumerate(self.names) if n in names]
+        seen = {self.names[i] for i in reached(csr_array(self.always.T), ends)}
+        return seen & {*self.posed.q_names}
 
     def downstream(self, unknown: str) -> list[str]:
         """States and algebraic variables that the unknown influences, in the model's order."""

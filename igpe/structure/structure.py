@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
 from igpe.core.markup import Suggesting, in_words, listed
-from igpe.dynamics.shooting.base import beside_constraints
+from igpe.dynamics.shooting.base import beside_constraints, constrained, constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
 from igpe.equations.symbols import stack
@@ -299,6 +299,14 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         switching=switching(problem),
         errors=tuple(sorted(errors)),
     )
+
+
+def tied(problem: Problem) -> set[str]:
+    """Return the unknowns that the model's constraints hold, or that influence what they hold."""
+    if not constraints(problem):
+        return set()
+    each = ((influence(pose(problem, k)), k) for k in range(len(problem.experiments)))
+    return set().union(*(one.upstream(constrained(problem, k)) for one, k in each))
 
 
 def _pulses(problem: Problem) -> list[str]:

@@ -77,16 +77,16 @@ def constraints(problem: Problem) -> list[str]:
     return sorted({n for s in problem.starts for n in s.others} | problem.inequalities)
 
 
-def constrained_unknowns(problem: Problem) -> set[str]:
-    """Unknowns that occur in the constraints of `constraints`."""
-    each = zip(problem.experiments, problem.instances, problem.starts, strict=True)
+def constrained(problem: Problem, k: int) -> set[str]:
+    """Unknowns, and quantities over time, in the constraints of `constraints` in an experiment."""
+    instance, experiment = problem.instances[k], problem.experiments[k]
+    every = (*instance.series.items(), *instance.states.items(), *instance.slopes.items())
+    over_time = {id(v): name for name, series in every for v in series.values()}
+    kept = [c for series in instance.inequalities.values() for c in series.values()]
     return {
-        problem.unknown_of(v.name, experiment)
-        for experiment, instance, starts in each
-        for over_time in [instance.inequalities.values()]
-        for constraint in (*starts.others.values(), *(c for s in over_time for c in s.values()))
+        over_time.get(id(v)) or problem.unknown_of(v.name, experiment)
+        for constraint in (*problem.starts[k].others.values(), *kept)
         for v in identify_variables(constraint.expr)
-        if v.name in problem.parameters
     }
 
 
