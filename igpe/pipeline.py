@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -73,6 +74,7 @@ from igpe.estimation.further_searches import (
     with_incremental_shooting,
 )
 from igpe.estimation.profiled import with_profiles, with_stop
+from igpe.estimation.relaxation import by_relaxation
 from igpe.estimation.settings import CandidatePath, Settings, Steps, known_objective
 from igpe.estimation.summary import summarise
 from igpe.problem.problem import Problem, takes_problem
@@ -97,6 +99,7 @@ SLOW = (
     "The result came {:.1f} s after the interrupt, because igpe still had to integrate the model "
     "and to compute errors and tables."
 )
+UNCONSTRAINED = "the optimum without the constraints"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
@@ -149,7 +152,8 @@ def estimate(
     clock, backend = Clock(teller(progress)), Backend(executor, store, timeout)
     with session(time_limit) as now:
         try:
-            return _estimate(problem, settings, seed, backend, clock, certify=certify)
+            with_settings = partial(_estimate, settings=settings, seed=seed, certify=certify)
+            return by_relaxation(problem, partial(with_settings, backend=backend, clock=clock))
         except KeyboardInterrupt:
             if now.status is not Status.TIME_LIMIT or time_limit is None:
                 raise
@@ -162,14 +166,19 @@ def estimate(
 
 def _estimate(
     problem: Problem,
+    further: Mapping[str, float] | None,
+    *,
     settings: Settings | None,
     seed: int | None,
     backend: Backend,
     clock: Clock,
-    *,
     certify: bool | Literal["auto"],
 ) -> Result:
-    """The five steps; raises KeyboardInterrupt if it comes before there is an answer."""
+    """The five steps.
+
+    further  values from which step 5 begins too
+    raises   KeyboardInterrupt if it comes before there is an answer
+    """
     settings = settings or Settings()
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
     if not isinstance(settings.seed, int) or settings.seed < 0:
@@ -186,7 +195,7 @@ def _estimate(
         methods = settings.routes, settings.weights
         algebraic = estimate_algebraic(problem, structure, ladder, *methods)
     with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):
-        started = _complemented(problem, algebraic, settings, backend)
+        started = _complemented(problem, algebraic, settings, backend, further)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         reweighted = _reweighted(problem, given, started, settings)
         paths, best = _last(reweighted)
@@ -326,9 +335,13 @@ class Complemented(NamedTuple):
 
 
 def _complemented(
-    problem: Problem, algebraic: Sequence[Algebraic], settings: Settings, backend: Backend
+    problem: Problem,
+    algebraic: Sequence[Algebraic],
+    settings: Settings,
+    backend: Backend,
+    further: Mapping[str, float] | None,
 ) -> Complemented:
-    """Every candidate after step 4; those that are done, if it was interrupted.
+    """Every candidate after step 4, and `further`; those that are done, if it was interrupted.
 
     raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
@@ -346,6 +359,11 @@ def _complemented(
     is_cut = len(paths) < len(algebraic) or paths[-1].complete.status is Status.INTERRUPTED
     if problem.has_spectra and not is_cut:
         paths = [end for path in paths for end in _ends(path)]
+    if further is not None:
+        own = replace(algebraic[0], parameters={}, answers=(), origin=UNCONSTRAINED)
+        values = problem.box.mapping(problem.box.middle) | dict(further)
+        start = Estimate(values, np.nan, Status.NOTHING_TO_DO, UNCONSTRAINED)
+        paths.append(CandidatePath(own, start, start))
     return Complemented(paths, is_cut or stopped())
 
 

@@ -9,7 +9,7 @@ looked at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
@@ -421,6 +421,13 @@ def _linked(
             left = {n: c for n, c in conditions.items() if n != name}
             yield from _linked(left, state_of, known | {state})
             return
+
+
+def without_constraints(instance: Instance) -> Instance:
+    """The instance without inequalities over time and `ModelStarts.others`."""
+    others = model_starts(instance).others
+    conditions = {n: c for n, c in instance.conditions.items() if n not in others}
+    return replace(instance, inequalities={}, conditions=conditions)
 
 
 def model_starts(instance: Instance) -> ModelStarts:

@@ -14,14 +14,14 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.markup import Suggesting, counted
-from igpe.problem.building import as_builder, build_all
+from igpe.problem.building import as_builder, build, build_all
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.measurements import time_unit, unit_name
 from igpe.problem.members import names_of
-from igpe.problem.model import Instance, ModelStarts, model_starts
+from igpe.problem.model import Instance, ModelStarts, model_starts, without_constraints
 from igpe.problem.noise.correlated import Correlation
 from igpe.problem.noise.sigma import require_values
 from igpe.problem.problem_checks import (
@@ -91,6 +91,8 @@ class Problem(Suggesting):
     do not support them.
     """
 
+    _is_relaxed = False
+
     def __init__(
         self,
         model: Any,
@@ -154,7 +156,7 @@ class Problem(Suggesting):
 
         The object comes before its parts: its builder may belong to an object that keeps it.
         """
-        parts = self._given, dict(self.fixed), self._weights, list(self.systems)
+        parts = self._given, dict(self.fixed), self._weights, list(self.systems), self._is_relaxed
         return object.__new__, (Problem,), parts
 
     def __setstate__(self, parts: tuple[Any, ...]) -> None:
@@ -401,7 +403,9 @@ class Problem(Suggesting):
             sigma = held.sigma and tuple(held.sigma[k] for k in places)
             own = tuple(held.correlations[k] for k in places)
             held = held._replace(sigma=sigma, correlations=own)
-        return _made_again({**self._given, "experiments": runs}, self.fixed, held, ())
+        return _made_again(
+            {**self._given, "experiments": runs}, self.fixed, held, (), self._is_relaxed
+        )
 
     def on_finer_grid(self) -> "Problem":
         """Return a copy of the problem with twice as many intervals in space.
@@ -415,18 +419,32 @@ class Problem(Suggesting):
                 "ContinuousSet undiscretised in the builder, and pass igpe.Problem(..., "
                 "space={'x': 50})."
             )
-        return _made_again({**self._given, "space": space}, self.fixed, self._weights, ())
+        return _made_again(
+            {**self._given, "space": space}, self.fixed, self._weights, (), self._is_relaxed
+        )
 
     @property
     def held_weights(self) -> HeldWeights | None:
         """The arguments that were passed to `weighted`; None if it was not called."""
         return self._weights
 
+    def built_at(self, k: int, times: Iterable[float]) -> "Problem":
+        """Return a copy with the model of experiment `k` built at these times."""
+        instance = build(self.model, times, self.experiments[k])
+        instance = without_constraints(instance) if self._is_relaxed else instance
+        return self.with_instances([*self.instances[:k], instance, *self.instances[k + 1 :]])
+
     def with_instances(self, instances: Iterable[Instance]) -> "Problem":
         """Return a copy of the problem with its models as they were built at other times."""
         copy = self._copied()
         copy.instances = tuple(instances)
         copy.starts = tuple(map(model_starts, copy.instances))
+        return copy
+
+    def without_constraints(self) -> "Problem":
+        """Return a copy without the constraints beside equations and initial conditions."""
+        copy = self.with_instances(map(without_constraints, self.instances))
+        copy._is_relaxed = True
         return copy
 
     def reporting(self, names: Sequence[str]) -> "Problem":
@@ -535,8 +553,10 @@ def _made_again(
     fixed: Mapping[str, float],
     weights: HeldWeights | None,
     read: Iterable[tuple[str, tuple[str, ...]]],
+    is_relaxed: bool,
 ) -> Problem:
     problem = Problem(**given).fixing(fixed)
+    problem = problem.without_constraints() if is_relaxed else problem
     problem.systems.update(dict.fromkeys(read))
     return problem if weights is None else problem.weighted(**weights._asdict())
 

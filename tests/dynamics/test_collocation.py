@@ -261,11 +261,10 @@ def test_each_start_has_its_estimate_and_only_good_ones_are_refined():
     assert FIT.estimate_each(problem, []) == []
 
 
-def test_a_model_keeps_its_own_discretisation():
+def test_a_models_own_discretisation_of_time_is_not_used():
     found = FIT.estimate(posed(discretised), {"k": 0.5})
-    assert found.parameters == pytest.approx({"k": 0.8}, rel=1e-4)
-    assert "12 elements" in found.method
-    assert found.trail == ()
+    assert found.parameters == pytest.approx({"k": 0.8}, rel=1e-6)
+    assert found.trail
 
 
 def test_time_limit_and_infeasible_are_statuses():

@@ -53,7 +53,6 @@ from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
-from igpe.problem.building import build
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.model import Instance, Series
 from igpe.problem.problem import Problem
@@ -310,32 +309,31 @@ def _by_element(values: Any) -> Any:
 
 def _run(problem: Problem, part: Part, mesh: Mesh, first: int) -> Run:
     """An experiment on its mesh, of which times of the model become edges."""
-    instance, limits = problem.instances[part.k], part.limits
+    k, instance, limits = part.k, problem.instances[part.k], part.limits
     if part.on_mesh:
-        mesh, instance = _built(problem, part, mesh)
-        instances = [*problem.instances]
-        instances[part.k] = instance
-        fine = problem.with_instances(instances)
-        _require_same_times(
-            problem.starts[part.k].others, fine.starts[part.k].others, instance.model
-        )
-        limits = model_limits(fine, part.k, part.ivp)
+        mesh, fine = _built(problem, part, mesh)
+        instance = fine.instances[k]
+        _require_same_times(problem.starts[k].others, fine.starts[k].others, instance.model)
+        limits = model_limits(fine, k, part.ivp)
     if limits is not None and not mesh.has(limits.times).all():
         mesh = mesh.with_edges(limits.times)  # all: points between edges move
     return Run(part, mesh, first, limits, instance)
 
 
-def _built(problem: Problem, part: Part, mesh: Mesh) -> tuple[Mesh, Instance]:
+def _built(problem: Problem, part: Part, mesh: Mesh) -> tuple[Mesh, Problem]:
     """The model at the times of the mesh and its own; bounds of slopes among its inequalities."""
-    instance = build(problem.model, mesh.times, part.experiment)
-    own = np.array([t for t in instance.time if t >= part.ivp.t0], dtype=float)
+    fine = problem.built_at(part.k, mesh.times)
+    own = np.array([t for t in fine.instances[part.k].time if t >= part.ivp.t0], dtype=float)
     if (new := own[~mesh.has(own)]).size:
         mesh = mesh.with_edges(new)
-        instance = build(problem.model, mesh.times, part.experiment)
+        fine = problem.built_at(part.k, mesh.times)
+    instance = fine.instances[part.k]
     inequalities = dict(instance.inequalities)
     for name, series in instance.slopes.items():
         inequalities |= as_inequalities(instance.model, f"d({name})", series)
-    return mesh, replace(instance, inequalities=inequalities)
+    instances = [*fine.instances]
+    instances[part.k] = replace(instance, inequalities=inequalities)
+    return mesh, fine.with_instances(instances)
 
 
 def _require_same_times(built: Mapping[str, Any], here: Mapping[str, Any], model: Any) -> None:

@@ -45,7 +45,6 @@ WORTH_REFINING = 1e-3  # relative distance to the best objective on the first me
 SAME_POINT = 1e-3  # relative distance of unknowns that are the same optimum
 FLAT = 1e-9  # relative change of the objective below which unknowns may wander in a valley
 TINY = 1e-12  # of the data's squares: objectives of exact data are rounding errors, equally good
-RESOLVED = 0.1  # of the tolerance: a mesh this good needs no finer one to prove it
 SMALL = 1e-3  # of the bounds' width: below it the change of an unknown counts absolutely
 
 
@@ -69,8 +68,7 @@ class Collocation(Checked):
     points           number of Radau points in each element
     tolerance        tolerance of the mesh refinement, which stops when no unknown changes from one
                      mesh to the next by more than tolerance * max(|value|, 1e-3 * width of its
-                     bounds). igpe does not refine a mesh if its estimated discretisation error is
-                     below a tenth of the tolerance
+                     bounds)
     max_refinements  maximum number of meshes after the first
     time_limit       time limit in seconds for each call, or for each fit if weights depend on the
                      model; None: no limit
@@ -242,9 +240,6 @@ class _Correction:
         for _ in range(method.max_refinements):
             trajectories = [list(states.values()) for states in fit.states]
             pairs = list(zip(fit.meshes, trajectories, strict=True))
-            fine = RESOLVED * method.tolerance
-            if fit.answer.status is Status.CONVERGED and all(m.resolves(c, fine) for m, c in pairs):
-                return self._estimate(fit, Status.CONVERGED)
             left = self._left()
             if left == 0.0:
                 return self._estimate(fit, Status.TIME_LIMIT)

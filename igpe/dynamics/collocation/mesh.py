@@ -157,10 +157,6 @@ class Mesh:
         pieces = self._needed(trajectories, tolerance)
         return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
 
-    def resolves(self, trajectories: list[FloatArray], tolerance: float) -> bool:
-        """Whether no element is too large for the states' polynomials; see `refined`."""
-        return bool((self._needed(trajectories, tolerance) == 1).all())
-
     def _needed(self, trajectories: list[FloatArray], tolerance: float) -> IntArray:
         """(n_elements,) pieces that each element should be cut into."""
         error = np.zeros(self.n_elements)

@@ -137,7 +137,7 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
         return search
     if not is_plain(problem):
         is_usual = minimises_squares(problem) and not problem.other_priors
-        local = Collocation() if is_usual else MultipleShooting()
+        local = Collocation(max_refinements=0) if is_usual else MultipleShooting()
         return MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
     is_default = search == MultiStart(seed=search.seed)
     if is_default and not found and len(problem.box) >= MANY:

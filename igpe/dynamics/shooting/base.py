@@ -119,9 +119,9 @@ def beside_constraints(problem: Problem) -> str:
         "their start values in Experiment(start={...})."
     )
     return (
-        f"igpe.estimate cannot enforce the constraints {bracketed(kept)} in a problem with "
-        f"{in_words(others)}. Deactivate them in the model (m.{kept[0]}.deactivate()), and look at "
-        f"them after the fit.{starts * bool(at_start)}"
+        f"In a problem with {in_words(others)}, igpe.estimate cannot enforce the constraints "
+        f"{bracketed(kept)}: it needs them to be inactive. Otherwise, deactivate them in the model "
+        f"(m.{kept[0]}.deactivate()), and look at them after the fit.{starts * bool(at_start)}"
     )
 
 

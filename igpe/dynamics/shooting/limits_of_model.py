@@ -19,10 +19,14 @@ import pyomo.environ as pyo
 from pyomo.common.modeling import unique_component_name
 from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 
-from igpe.core.arrays import FloatArray, IntArray
-from igpe.core.errors import Unsupported
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.errors import EstimationFailed, Unsupported
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Shots
 from igpe.dynamics.integrators.cut import interval_of
+from igpe.dynamics.simulation import fine_grid
+from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
@@ -30,6 +34,11 @@ from igpe.numerics.least_squares.chains import Limits
 from igpe.problem.inputs import evaluate
 from igpe.problem.model import Series
 from igpe.problem.problem import Problem
+
+INTEGRATOR = Automatic(slack=100.0)
+FAR = 3.0  # standard errors between a constraint and its limit from which it is inactive
+ROUNDING = 1e-9  # of a constraint's size: what is no distance from its limit
+SAME = 1e-6  # of the same: what errors of integration may be
 
 SymbolicInput: TypeAlias = Callable[[float, bool], Any]
 """(time, whether before a jump there) -> value, a number or a CasADi expression."""
@@ -78,6 +87,15 @@ class ModelLimits:
         """Distinct times of the readings."""
         return np.unique([r.time for r in self.readings])
 
+    def constraint(self, i: int) -> str:
+        """The name of one of them in the model, without its time."""
+        return self.names[i].rpartition(" at ")[0] or self.names[i]
+
+    @property
+    def equations(self) -> BoolArray:
+        """(c,) which of them are equations."""
+        return np.asarray(self.low == self.high)
+
     @property
     def joins_times(self) -> bool:
         """Whether a constraint holds readings at several times."""
@@ -114,6 +132,99 @@ class ModelLimits:
         """Constraint and reading of each derivative that is not zero."""
         row, column = self.function.sparsity_out(1).get_triplet()
         return np.array(row, dtype=np.intp), np.array(column, dtype=np.intp)
+
+
+class LimitsAlong(NamedTuple):
+    """Constraints of an experiment along its trajectory.
+
+    value  (c,);  along (c, n) their derivatives by the problem's free unknowns
+    """
+
+    limits: ModelLimits
+    value: FloatArray
+    along: FloatArray
+
+
+def limits_along(problem: Problem, k: int, x: FloatArray) -> LimitsAlong | None:
+    """The constraints of experiment `k` at the free unknowns x (n,).
+
+    returns None if there are none, or if the model cannot be integrated to all their times
+    raises  as `model_limits`
+    """
+    last = float(problem.instances[k].time.last())
+    ivp = compiled(problem).initial_value_problem(k, until=last, switching=True)
+    if (limits := model_limits(problem, k, ivp)) is None:
+        return None
+    index = [problem.box.names.index(n) for n in ivp.unknowns]
+    read, moved, q = np.zeros(0), np.zeros((0, len(index))), x[index]
+    if limits.readings:
+        ivp, times = limits.watching(ivp), limits.times
+        run = INTEGRATOR.simulation(ivp, times, sensitivities=True).run(q)
+        if not run.status.usable:
+            return None
+        row, column, _ = limits.placed(ivp, times[[0, -1]], times)
+        read, moved = run.measured[row, column], run.measured_by_unknown[row, column]
+    value, by_reading, by_q = limits.function(read, q)
+    along = np.zeros((len(limits.low), len(x)))
+    along[:, index] = np.array(by_q) + np.array(ca.mtimes(by_reading, ca.DM(moved)))
+    return LimitsAlong(limits, np.array(value).ravel(), along)
+
+
+def _over_times(problem: Problem, x: FloatArray) -> Iterator[LimitsAlong]:
+    """The constraints of each experiment that has some, with those over time at many times."""
+    for k, experiment in enumerate(problem.experiments):
+        times = fine_grid(problem, k)
+        fine = problem.built_at(k, times[times >= experiment.start_time])
+        if not (fine.starts[k].others or fine.instances[k].inequalities):
+            continue
+        if (made := limits_along(fine, k, x)) is None:
+            raise EstimationFailed(
+                f"The model of '{experiment.name}' cannot be integrated to all times of its "
+                "constraints.",
+                Status.INTEGRATION_BROKE,
+            )
+        yield made
+
+
+def violated(problem: Problem, x: FloatArray) -> set[str]:
+    """Names of the constraints that the trajectories at the free unknowns x (n,) violate.
+
+    An equation counts as violated unless it holds whatever the unknowns are.
+    raises  as `limits_along`; EstimationFailed if the model cannot be integrated
+    """
+    names = set[str]()
+    for limits, value, along in _over_times(problem, x):
+        size = np.abs(value)
+        still = np.linalg.norm(along * x, axis=1) <= SAME * size
+        holds = limits.equations & still & (np.abs(value - limits.low) <= SAME * size)
+        slack = np.minimum(value - limits.low, limits.high - value)
+        lost = ~holds & (slack < ROUNDING * size)
+        names |= {limits.constraint(i) for i in np.flatnonzero(lost).tolist()}
+    return names
+
+
+def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set[str]:
+    """Names of the constraints that are violated at x (n,), or `FAR` standard errors from there.
+
+    covariance  (n, n) of the unknowns. It tells where a constraint would be violated first; the
+                model itself tells whether it is
+    raises      as `violated`
+    """
+    names = violated(problem, x)
+    for limits, value, along in _over_times(problem, x):
+        reach = along @ covariance
+        error = np.sqrt(np.einsum("cn,cn->c", reach, along))
+        below, above = value - limits.low, limits.high - value
+        slack = np.minimum(below, above) - FAR * error
+        side = np.where(below < above, -FAR, FAR)
+        looked_at = set[str]()
+        for i in np.argsort(slack).tolist():  # the worst time of each is enough
+            name = limits.constraint(i)
+            if slack[i] < 0 and not limits.equations[i] and name not in names | looked_at:
+                looked_at.add(name)
+                there = problem.box.clip(x + side[i] * reach[i] / error[i])
+                names |= {name} & violated(problem, there)
+    return names
 
 
 def quantities(ivp: InitialValueProblem) -> dict[str, Any]:

@@ -20,17 +20,12 @@ from scipy.optimize import nnls
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.chains import Shooting, chains_of
-from igpe.dynamics.shooting.limits_of_model import as_inequalities
-from igpe.dynamics.shooting.residuals import Broken
+from igpe.dynamics.shooting.limits_of_model import as_inequalities, limits_along
 from igpe.dynamics.simulation import fine_grid
 from igpe.equations.compiled import compiled
 from igpe.numerics.covariance import directions
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.chains import Chained, Limits, condensed
-from igpe.problem.building import build
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 
@@ -39,7 +34,6 @@ CONTACT = 1e-3  # the same of one over time, which collocation keeps at the poin
 OPTIMAL = 1e-6  # share of the sum of squares along the derivative that no constraint must explain
 EXPLAINED = 1e-2  # of that share: what an optimum leaves, its contacts lying between times
 MOST = 40_000  # constraints over time in a model that is built to look at them
-INTEGRATOR = Automatic(slack=100.0)
 
 
 class Tangent(NamedTuple):
@@ -90,20 +84,20 @@ def _without_time(problem: Problem, x: FloatArray) -> Tangent:
     names = frozenset(n for starts in problem.starts for n in starts.others)
     if not names:
         return nothing
-    try:
-        experiments = chains_of(problem, INTEGRATOR, 1).shootings
-    except (Unsupported, ModelError):
-        return nothing
     rows, equations = [nothing.rows], [nothing.equations]
-    for shooting in experiments:
-        if shooting.limits is None:
-            continue
-        if (made := _limits(shooting, x)) is None:
+    for k in range(len(problem.experiments)):
+        try:
+            made = limits_along(problem, k, x)
+        except (Unsupported, ModelError):
             return nothing
-        limits, along = made
-        without_time = [n in names for n in shooting.limits.names]
-        below, above = np.abs(limits.value - limits.low), np.abs(limits.high - limits.value)
-        made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
+        if made is None:
+            if problem.starts[k].others:
+                return nothing
+            continue
+        limits, value, along = made
+        without_time = [n in names for n in limits.names]
+        below, above = np.abs(value - limits.low), np.abs(limits.high - value)
+        made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(value))
         is_active = limits.equations | (np.minimum(below, above) <= ACTIVE * made_of)
         chosen = is_active & np.array(without_time)
         rows.append((along * np.where(below < above, -1.0, 1.0)[:, None])[chosen])
@@ -111,33 +105,24 @@ def _without_time(problem: Problem, x: FloatArray) -> Tangent:
     return Tangent(np.vstack(rows), np.concatenate(equations), names)
 
 
-def _limits(shooting: Shooting, x: FloatArray) -> tuple[Limits, FloatArray] | None:
-    """An experiment's constraints and their derivative (c, n) along its trajectory."""
-    chain = shooting.chain(x, shooting.start(x)[None])
-    if isinstance(chain, Broken) or chain.limits is None:
-        return None
-    free = Linearised(np.zeros(0), np.zeros((0, len(x))))
-    return chain.limits, chain.limits.along(condensed(Chained((chain,), free)).moves[0][:, :, :-1])
-
-
 def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
     """Gradients (k, n), each towards what it forbids, and names of constraints over time.
 
     What only comes near to its limit, as a state that decays, is none: unknowns hardly move it.
-    raises ModelError and Unsupported as `chains_of`
+    raises ModelError and Unsupported as `limits_along`
     """
     fine = problem.with_instances([_at_more_times(problem, k) for k in range(len(problem.starts))])
     rows, names = [np.zeros((0, len(x)))], list[str]()
     if not fine.inequalities:
         return rows[0], names
-    for shooting in chains_of(fine, INTEGRATOR, 1).shootings:
-        if shooting.limits is None or (made := _limits(shooting, x)) is None:
+    for k in range(len(fine.experiments)):
+        if (made := limits_along(fine, k, x)) is None:
             continue
-        limits, along = made
-        of = np.array([n.rpartition(" at ")[0] for n in shooting.limits.names])
+        limits, every, along = made
+        of = np.array([n.rpartition(" at ")[0] for n in limits.names])
         for name in sorted(fine.inequalities & set(of)):
             own = np.flatnonzero(of == name)
-            value = limits.value[own]
+            value = every[own]
             size = float(np.max(np.abs(value)))
             moves = np.linalg.norm(along[own] * x, axis=1) > CONTACT * size
             for side, limit in ((1.0, limits.high[own]), (-1.0, limits.low[own])):
@@ -145,7 +130,7 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
                 is_least = (slack[1:-1] <= slack[:-2]) & (slack[1:-1] < slack[2:])
                 for i in own[is_least & moves & (slack[1:-1] <= CONTACT * size)]:
                     rows.append(side * along[[i]])
-                    names.append(shooting.limits.names[i] + shooting.limits.of)
+                    names.append(limits.names[i] + limits.of)
     return np.vstack(rows), names
 
 
@@ -154,7 +139,7 @@ def _at_more_times(problem: Problem, k: int) -> Instance:
     instance, experiment = problem.instances[k], problem.experiments[k]
     with suppress(ModelError):  # a model with times of its own
         times = fine_grid(problem, k)
-        instance = build(problem.model, times[times >= experiment.start_time], experiment)
+        instance = problem.built_at(k, times[times >= experiment.start_time]).instances[k]
     ivp = compiled(problem).initial_value_problem(k, switching=True)
     known = {*ivp.states, *ivp.algebraic}
     bounded = {

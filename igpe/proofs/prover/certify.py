@@ -26,7 +26,8 @@ from igpe.core.markup import in_words
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.shooting.base import Profile, require_start
+from igpe.dynamics.shooting.base import Profile, constraints, require_start
+from igpe.dynamics.shooting.limits_of_model import violated
 from igpe.dynamics.shooting.reweighting import first_weighted, fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import HeldWeights, Problem, takes_problem
@@ -313,7 +314,7 @@ def certify(
 
     The proved lower bound holds for the original problem: for the differential equations themselves
     (not for a discretisation), for the measurements with their weights and the priors, and for all
-    parameter values within the bounds.
+    parameter values within the bounds. It uses no constraints: with inactive ones it holds as well.
 
     estimate    a Result, an Estimate, a certificate, or a dict {unknown: value}: the values that
                 igpe is to prove optimal. If igpe finds better values, the proof applies to those
@@ -330,14 +331,29 @@ def certify(
                 search ends early, igpe discards the results of unfinished tasks, so the tree may
                 also differ between executors
     raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
-                the parameter values); Unsupported for implicit algebraic variables, constraints,
-                losses other than least squares, estimated standard deviations, operations
-                without an enclosure, and results that bounds of states hold; ProblemError if
-                bounds are missing; EstimationFailed if igpe cannot enclose the solution even at
-                single parameter values; SolverMissing if Numba is not installed
+                the parameter values); Unsupported for implicit algebraic variables, active
+                constraints, losses other than least squares, estimated standard deviations,
+                operations without an enclosure, and results that bounds of states hold;
+                ProblemError if bounds are missing; EstimationFailed if igpe cannot enclose the
+                solution even at single parameter values; SolverMissing if Numba is not installed
     """
     estimate = require_provable(problem, estimate, "igpe.certify")
-    return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
+    if not constraints(problem):
+        return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
+    free = problem.without_constraints()
+    proof = BranchAndBound(gap, time_limit).certify(free, estimate, progress, executor)
+    require_satisfied(problem, proof, "igpe.certify")
+    return proof
+
+
+def require_satisfied(problem: Problem, proof: DynamicCertificate, owner: str) -> None:
+    """Raise Unsupported if the values of a proof, which knows no constraints, violate some."""
+    values = dict(zip(proof.unknowns, proof.parameters, strict=True))
+    if names := violated(problem, problem.box.vector(values)):
+        raise Unsupported(
+            f"{owner} does not use constraints, and the best values without them violate "
+            f"{in_words(sorted(names))}. A proof is possible only where constraints are inactive."
+        )
 
 
 def require_provable(problem: Problem, estimate: Any, owner: str) -> Any:

@@ -1,0 +1,124 @@
+"""Problems with constraints: inactive ones cost nothing, active ones are kept."""
+
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+from igpe.dynamics.shooting.base import constraints
+
+TIMES = np.linspace(0.0, 4.0, 15)
+K1, K2 = 2.0, 0.5
+
+
+def build(constrain: Any) -> Any:
+    """A -> B -> C, of which B is measured."""
+
+    def model(times: Any) -> pyo.ConcreteModel:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.B = pyo.Var(m.t, initialize=1.0), pyo.Var(m.t, initialize=0.1)
+        m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+        m.k1, m.k2 = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0.01, 10))
+        m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
+        m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+        m.A[m.t.first()].fix(1)
+        m.B[m.t.first()].fix(0)
+        constrain(m)
+        return m
+
+    return model
+
+
+def posed(constrain: Any = lambda m: None) -> igpe.Problem:
+    b = K1 / (K1 - K2) * (np.exp(-K2 * TIMES) - np.exp(-K1 * TIMES))
+    noise = 0.02 * np.random.default_rng(1).standard_normal(len(TIMES))
+    data = pd.DataFrame({"time": TIMES, "B": b + noise})
+    run = igpe.Experiment(data, sigma=0.02)
+    return igpe.Problem(build(constrain), parameters=["k1", "k2"], experiments=run)
+
+
+def order(m: Any) -> None:
+    m.c = pyo.Constraint(expr=m.k1 >= m.k2)
+
+
+def path(m: Any) -> None:
+    m.c = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] <= 0.9)
+
+
+def positive(m: Any) -> None:
+    m.c = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] >= 0)
+
+
+def peak(m: Any) -> None:
+    m.c = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] <= 0.6)
+
+
+def near(m: Any) -> None:
+    m.c = pyo.Constraint(expr=m.k1 <= 2.1)
+
+
+def tied(m: Any) -> None:
+    m.c = pyo.Constraint(expr=m.k1 + m.k2 == 2.5)
+
+
+@pytest.fixture(scope="module")
+def free() -> igpe.Result:
+    return igpe.estimate(posed(), certify=False)
+
+
+@pytest.mark.parametrize("constrain", [order, path, positive])
+def test_inactive_constraints_change_nothing(constrain: Any, free: igpe.Result) -> None:
+    found = igpe.estimate(posed(constrain), certify=False)
+    assert found.parameters == free.parameters
+    assert (found.covariance == free.covariance).all()
+    assert any("['c'] are inactive" in note for note in found.notes)
+
+
+def test_a_constraint_within_the_errors_of_the_estimate_is_kept(free: igpe.Result) -> None:
+    found = igpe.estimate(posed(near), certify=False)
+    assert found.parameters == pytest.approx(free.parameters, rel=1e-4)
+    assert not any("inactive" in note for note in found.notes)
+
+
+def test_active_constraints_are_kept() -> None:
+    found = igpe.estimate(posed(peak), certify=False)
+    b = igpe.simulate(posed(), found.parameters, times=np.linspace(0, 4, 400)).B
+    assert b.max() == pytest.approx(0.6, abs=1e-4)
+    assert [name.partition(" at ")[0] for name in found.active] == ["c"]
+    found = igpe.estimate(posed(tied), certify=False)
+    assert sum(found.parameters.values()) == pytest.approx(2.5, rel=1e-6)
+
+
+def test_constraints_that_nothing_satisfies_are_named() -> None:
+    def contradiction(m: Any) -> None:
+        m.c, m.d = pyo.Constraint(expr=m.k1 >= 5), pyo.Constraint(expr=m.k1 <= 1)
+
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"limits: c, d\.$"):
+        igpe.estimate(posed(contradiction), certify=False)
+
+
+def test_a_proof_ignores_inactive_constraints_and_active_ones_refuse_it() -> None:
+    pytest.importorskip("numba")
+    values = {"k1": 2.0272, "k2": 0.49785}
+    proof = igpe.certify(posed(path), values, gap=0.01)
+    assert igpe.verify(proof, posed(path)).verdict.name == "VERIFIED"
+    with pytest.raises(igpe.errors.Unsupported, match="violate c"):
+        igpe.certify(posed(peak), values, gap=0.01)
+
+
+def test_a_problem_without_its_constraints_stays_so() -> None:
+    problem = posed(path).without_constraints()
+    for one in (
+        problem,
+        problem.fixing({"k1": 2.0}),
+        cloudpickle.loads(cloudpickle.dumps(problem)),
+    ):
+        assert constraints(one) == []
+        assert constraints(one.built_at(0, TIMES)) == []
+    assert constraints(posed(path)) == ["c"]
