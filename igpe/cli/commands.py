@@ -371,8 +371,8 @@ def design(
 
     from igpe.cli.model_file import load_design, load_settings
     from igpe.core.errors import ProblemError
-    from igpe.planning.design import INTERRUPTED
     from igpe.planning.design import design as plan
+    from igpe.planning.design_search import INTERRUPTED
 
     problem, settings = problem_of(model, data), load_design(model)
     known = set(signature(plan).parameters) - {"problem"}

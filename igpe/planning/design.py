@@ -9,7 +9,6 @@ Labelled models of Pyomo.DoE and parmest are design problems, taken as they are.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from igpe.core.arguments import is_count, require, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, session
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError
-from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
@@ -38,7 +36,6 @@ from igpe.planning.design_search import (
     BestDesign,
     DesignSearch,
     planned_experiments,
-    require_kept,
 )
 from igpe.planning.design_variables import (
     Between,
@@ -168,11 +165,12 @@ TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactl
 TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
 
 
-def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan:
+def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     """The plan of the best design.
 
     raises  ProblemError if it does not determine what the criterion looks at
     """
+    posed = search.posed
     judge, box, plan = posed.judge, posed.full.box, posed.plan
     gained = search.information(best.design)
     assert gained is not None, "the search returns only designs that can be integrated"
@@ -215,7 +213,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in best.values)),
         seed=search.seed,
         weights=_weights(posed, best),
-        notes=(*_not_estimable(posed, each[0]), *_notes(posed, courses)),
+        notes=(*best.notes, *_not_estimable(posed, each[0]), *_notes(posed, courses)),
     )
 
 
@@ -322,9 +320,6 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     return tuple(notes)
 
 
-INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
-
-
 @session()
 def design(
     problem: Problem | ProblemWithoutData | Sequence[Any],
@@ -405,18 +400,6 @@ def design(
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
     search = DesignSearch(posed, points, pool, starts, seed)
-    best = search.run(posed.as_before())
-    if best is None:
-        raise EstimationFailed(
-            "No experiment that igpe tried within the bounds of free={...} could be integrated. "
-            "Narrow the bounds to feasible values, and test one experiment with igpe.simulate.",
-            Status.INTEGRATION_BROKE,
-        )
-    require_kept(best)
-    if posed.sampling.free and best.complete:
-        fine = replace(search, posed=posed.refined)
-        best = fine.refined(best)
-        posed, search = (posed.refined, fine) if best.complete else (posed, search)
+    search, best = search.found()
     with finishing():
-        plan = report(posed, search, best)
-    return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))
+        return report(search, best)

@@ -80,6 +80,11 @@ class DesignProblem:
     sampling: Sampling
 
     @property
+    def first(self) -> "DesignProblem":
+        """This one; of rivals' problems the one whose settings hold for all."""
+        return self
+
+    @property
     def refined(self) -> "DesignProblem":
         """The same with all times at which samples may be taken."""
         return replace(self, allowed=replace(self.allowed, times=self.sampling.fine))

@@ -8,7 +8,7 @@ section 3: the problem is not convex, local optima work well).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -16,12 +16,12 @@ from scipy.stats import qmc
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing
-from igpe.core.errors import ProblemError
-from igpe.planning.design_limits import KEPT, DesignCost, DesignLimits, PlannedLimits
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.status import Status
+from igpe.planning.design_limits import KEPT, DesignLimits, PlannedLimits
 from igpe.planning.design_problem import DesignProblem, planned_name
 from igpe.planning.information import DesignInformation, RegularisedCriterion, UnknownSpace
 from igpe.planning.plan import PlannedExperiment
-from igpe.planning.planned_model import PlannedModel
 from igpe.planning.sample_choice import SampleChoice, SamplingRules, choose
 
 ROUNDS = 6  # of numbers and samples in turn
@@ -30,6 +30,7 @@ BROKEN = 1e3  # loss of a design that cannot be integrated
 STEPS = 150  # of the local search
 FEWEST = 16  # random experiments of the pool, even if they violate constraints
 SAMPLED = 64  # experiments of the pool whose samples are chosen, where the criterion is not concave
+INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
 SHARES = (0.5, 0.25, 0.75, 0.9)  # of the budgets for the first numbers of local searches
 
 
@@ -59,6 +60,11 @@ class BestDesign(NamedTuple):
     violated: tuple[str, ...] = ()
     complete: bool = True
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a plan says of an interrupted search."""
+        return () if self.complete else (INTERRUPTED,)
+
 
 class PlannedRows(Protocol):
     """Rows of planned experiments in one scenario, as `PlannedSensitivities` has them."""
@@ -76,8 +82,13 @@ class SearchedDesign(Protocol):
     """What is searched: `DesignProblem`, or that of rival models. A scenario is of its own kind."""
 
     @property
-    def plan(self) -> PlannedModel:
-        """The choices with their bounds."""
+    def first(self) -> DesignProblem:
+        """What has the choices, the samples that may be taken, and their costs."""
+        ...
+
+    @property
+    def refined(self) -> Self:
+        """The same with all times at which samples may be taken."""
         ...
 
     @property
@@ -86,18 +97,8 @@ class SearchedDesign(Protocol):
         ...
 
     @property
-    def allowed(self) -> SamplingRules:
-        """Which samples may be taken."""
-        ...
-
-    @property
     def judge(self) -> RegularisedCriterion:
         """The criterion, finite everywhere."""
-        ...
-
-    @property
-    def costs(self) -> Sequence[DesignCost]:
-        """The costs that budgets limit."""
         ...
 
     def outputs(self, scenario: Any, /) -> PlannedRows:
@@ -113,19 +114,27 @@ class SearchedDesign(Protocol):
         ...
 
 
+Posed = TypeVar("Posed", bound=SearchedDesign)
+
+
 @dataclass(frozen=True)
-class DesignSearch:
+class DesignSearch(Generic[Posed]):
     """A search for the numbers and samples of planned experiments.
 
     points  the scenarios: of one model, values of the unknowns
     pool    random experiments to begin with;  starts: local searches
     """
 
-    posed: SearchedDesign
+    posed: Posed
     points: Sequence[Any]
     pool: int
     starts: int
     seed: int
+
+    @property
+    def first(self) -> DesignProblem:
+        """What has the choices, the samples that may be taken, and their costs."""
+        return self.posed.first
 
     @cached_property
     def outputs(self) -> list[PlannedRows]:
@@ -150,21 +159,41 @@ class DesignSearch:
     @cached_property
     def limits(self) -> DesignLimits:
         """What designs must keep."""
-        posed = self.posed
-        path = posed.limits(self.points)
-        return DesignLimits(posed.plan, self.count, path, posed.costs, posed.allowed.times)
+        first, path = self.first, self.posed.limits(self.points)
+        return DesignLimits(first.plan, self.count, path, first.costs, first.allowed.times)
 
     def allowed(self, design: FloatArray) -> SamplingRules:
         """Which samples may be taken with these numbers (n_experiments, n_choices)."""
-        budgets = tuple(cost.samples(design) for cost in self.posed.costs)
-        return replace(self.posed.allowed, budgets=budgets)
+        budgets = tuple(cost.samples(design) for cost in self.first.costs)
+        return replace(self.first.allowed, budgets=budgets)
+
+    def found(self, models: str = "") -> tuple["DesignSearch[Posed]", BestDesign]:
+        """The best design, free sampling times being those of the fine grid, and its search.
+
+        models  for messages: the models with which it must be integrated
+        raises  EstimationFailed if no design can be integrated, ProblemError if none keeps limits
+        """
+        best = self.run(self.first.as_before())
+        if best is None:
+            raise EstimationFailed(
+                "No experiment that igpe tried within the bounds of free={...} could be integrated"
+                f"{models}. Narrow the bounds to feasible values, and test one experiment with "
+                "igpe.simulate.",
+                Status.INTEGRATION_BROKE,
+            )
+        _require_kept(best)
+        if not (self.first.sampling.free and best.complete):
+            return self, best
+        fine = replace(self, posed=self.posed.refined)
+        finer = fine.refined(best)
+        return (fine if finer.complete else self), finer
 
     def run(self, first: FloatArray | None) -> BestDesign | None:
         """The best design found, None if all broke down; `first` (n_choices,) is one to try.
 
         At Ctrl-C the best so far; raises KeyboardInterrupt before there is one.
         """
-        if not self.posed.plan.choices:
+        if not self.first.plan.choices:
             only = self._sampled(np.zeros(0), thorough=True)
             return None if only is None else self._best([only])
         pool, is_given = self._pool(first)
@@ -174,7 +203,7 @@ class DesignSearch:
         candidates: list[SampledDesign] = []
         try:
             shares = [
-                SHARES[k % len(SHARES)] if self.posed.costs else 1.0 for k in range(len(begins))
+                SHARES[k % len(SHARES)] if self.first.costs else 1.0 for k in range(len(begins))
             ]
             improved = map(self._improved, begins, shares)
             candidates += (one for one in improved if one is not None)
@@ -201,7 +230,7 @@ class DesignSearch:
         try:
             one = self._sampled(cube, thorough=True)
             assert one is not None, "the design was integrated before"
-            if self.posed.plan.choices:
+            if self.first.plan.choices:
                 moved = self._improved(cube, 1.0, one.chosen)
                 one = one if moved is None or moved.rank <= one.rank else self._finished(moved)
         except KeyboardInterrupt:
@@ -258,18 +287,18 @@ class DesignSearch:
 
     def _even(self) -> FloatArray:
         """Weights of samples that are not chosen yet: each an equal share."""
-        shares = np.mean([q.astype(float) for q in self.posed.allowed.quantities], axis=0)
-        n_t = len(self.posed.allowed.times)
-        share = min(self.posed.allowed.at_most / n_t, 1.0)
+        shares = np.mean([q.astype(float) for q in self.first.allowed.quantities], axis=0)
+        n_t = len(self.first.allowed.times)
+        share = min(self.first.allowed.at_most / n_t, 1.0)
         return np.asarray(np.full((self.count, n_t, len(shares)), share) * shares)
 
     def _numbers(self, cube: FloatArray) -> FloatArray:
-        plan = self.posed.plan
+        plan = self.first.plan
         return np.asarray(plan.lower + np.clip(cube, 0.0, 1.0) * plan.width)
 
     def _cube(self, design: FloatArray) -> FloatArray:
         """Numbers of experiments as a point of the unit cube."""
-        plan = self.posed.plan
+        plan = self.first.plan
         return np.asarray(((design - plan.lower) / plan.width).ravel())
 
     def _pool(
@@ -279,7 +308,7 @@ class DesignSearch:
 
         And whether they begin with `first`.
         """
-        plan, (steep, steepest) = self.posed.plan, self.posed.plan.steepness
+        plan, (steep, steepest) = self.first.plan, self.first.plan.steepness
         sampler = qmc.Sobol(len(plan.choices), rng=np.random.default_rng(self.seed))
         cubes = list(sampler.random_base2(int(np.log2(max(self.pool, 2)))))
         if first is not None:
@@ -363,14 +392,14 @@ class DesignSearch:
             is_better = best is None or one.rank > best.rank
             gain = np.inf if best is None else one.chosen.value - best.chosen.value
             best = one if best is None or is_better else best
-            if gain < ENOUGH or (self.posed.allowed.everything and not self.posed.costs):
+            if gain < ENOUGH or (self.first.allowed.everything and not self.first.costs):
                 break
             weights, taken, share = one.chosen.taken.astype(float), one.chosen.times, 1.0
         return self._on_levels(best) if best is not None and self._levels else best
 
     def _one_sample(self) -> BoolArray:
         """(n_experiments, n_times) the first sample alone, which leaves most of the budgets."""
-        n_t = len(self.posed.allowed.times)
+        n_t = len(self.first.allowed.times)
         return np.tile(np.arange(n_t) == 0, (self.count, 1))
 
     def _on_levels(self, candidate: SampledDesign) -> SampledDesign | None:
@@ -402,14 +431,14 @@ class DesignSearch:
     def _owner(self) -> IntArray:
         """(n_experiments * n_choices,) place of the number that each is: the first experiment's
         where all share it."""
-        common = self.posed.plan.is_common
+        common = self.first.plan.is_common
         places = np.arange(self.count * len(common)).reshape(self.count, -1)
         return np.asarray(np.where(common, places[0], places).ravel())
 
     @cached_property
     def _levels(self) -> dict[int, FloatArray]:
         """Place of each discrete number -> its values in the unit cube."""
-        levels, n = self.posed.plan.levels, len(self.posed.plan.choices)
+        levels, n = self.first.plan.levels, len(self.first.plan.choices)
         return {int(k): levels[k % n] for k in np.unique(self._owner) if k % n in levels}
 
     def _allowed(self, cube: FloatArray) -> FloatArray:
@@ -483,7 +512,7 @@ class DesignSearch:
                 )
             slope = np.tensordot(self.posed.judge.influence(values), parts, 1)
             value = float(self.posed.judge.together(values))
-            return -value, -(slope * self.posed.plan.width).ravel()
+            return -value, -(slope * self.first.plan.width).ravel()
 
         return of
 
@@ -497,7 +526,7 @@ class DesignSearch:
         )
 
 
-def require_kept(best: BestDesign) -> None:
+def _require_kept(best: BestDesign) -> None:
     """Raise ProblemError if the best design violates limits, or has no samples."""
     if not best.chosen.taken.any():
         raise ProblemError(

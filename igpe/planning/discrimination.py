@@ -23,7 +23,6 @@ from igpe.planning.design_search import (
     BestDesign,
     DesignSearch,
     planned_experiments,
-    require_kept,
 )
 from igpe.planning.design_variables import DesignVariable, Sampling
 from igpe.planning.information import DOptimal, determined
@@ -39,7 +38,6 @@ POINTS = 200  # of the predicted trajectories
 NOTHING = 1e-6  # of chi squared: predictions that are one
 LEAST_POWER = 0.8  # below it a note says so
 LARGEST_DELTA = 500.0  # of AICc, so that weights stay numbers
-INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,21 +155,9 @@ def discriminate(
     probabilities = dict(zip(known, weights.tolist(), strict=True))
     design = RivalDesign(posed, criterion.pairs(probabilities))
     search = DesignSearch(design, design.pairs, pool, starts, seed)
-    best = search.run(design.first.as_before())
-    if best is None:
-        raise EstimationFailed(
-            "No experiment that igpe tried within the bounds of free={...} could be integrated "
-            "with all rivals. Narrow the bounds to feasible values.",
-            Status.INTEGRATION_BROKE,
-        )
-    require_kept(best)
-    if design.first.sampling.free and best.complete:
-        fine = design.refined
-        best = replace(search, posed=fine).refined(best)
-        design = fine if best.complete else design
+    search, best = search.found(" with all rivals")
     with finishing():
-        plan = _report(design, best, criterion, known, seed)
-    return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))
+        return _report(search.posed, best, criterion, known, seed)
 
 
 def _posed(
@@ -246,7 +232,7 @@ def _report(
         deviations=first.deviations,
         units={n: first.full.unit(n) for n in ("time", *dict.fromkeys(names))},
         seed=seed,
-        notes=tuple(_notes(power)),
+        notes=(*best.notes, *_notes(power)),
     )
 
 

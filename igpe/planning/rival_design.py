@@ -24,16 +24,14 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
-from igpe.planning.design_limits import DesignCost, PlannedLimits
+from igpe.planning.design_limits import PlannedLimits
 from igpe.planning.design_problem import DesignProblem
 from igpe.planning.information import DOptimal, RegularisedCriterion, UnknownSpace, determined
 from igpe.planning.planned_model import (
-    PlannedModel,
     PlannedSensitivities,
     PredictedOutputs,
     with_slopes,
 )
-from igpe.planning.sample_choice import SamplingRules
 
 KEPT = 2000  # predictions of each rival that are not computed again
 
@@ -221,24 +219,9 @@ class RivalDesign:
         return next(iter(self.posed.values()))
 
     @property
-    def plan(self) -> PlannedModel:
-        """The choices with their bounds."""
-        return self.first.plan
-
-    @property
-    def allowed(self) -> SamplingRules:
-        """Which samples may be taken."""
-        return self.first.allowed
-
-    @property
     def refined(self) -> "RivalDesign":
         """The same with all times at which samples may be taken."""
         return RivalDesign({n: p.refined for n, p in self.posed.items()}, self.pairs)
-
-    @property
-    def costs(self) -> Sequence[DesignCost]:
-        """The costs that budgets limit."""
-        return self.first.costs
 
     def limits(self, pairs: Sequence[RivalPair]) -> list[PlannedLimits]:
         """The constraints of the models of these pairs, in a planned experiment."""
@@ -296,7 +279,8 @@ class RivalDesign:
         """Rows of a planned experiment."""
         every, inner = self._predictions, self.block.shared + self.block.own
         blocks = [(every[n], self.block.row_columns(self.posed[n])) for n in pair.refitted]
-        bounds = self.plan.lower, self.plan.lower + self.plan.width
+        plan = self.first.plan
+        bounds = plan.lower, plan.lower + plan.width
         return PairRows(pair, every[pair.right], every[pair.rival], blocks, inner, bounds)
 
     def known(self, pair: RivalPair) -> FloatArray:
