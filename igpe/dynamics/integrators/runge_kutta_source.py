@@ -25,7 +25,6 @@ from typing import Any, NamedTuple, Self
 
 import casadi as ca
 import numpy as np
-from scipy.sparse import csc_array
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
@@ -38,38 +37,28 @@ FEW = 12  # rows up to which dense factors are as fast
 SHARE = 0.3  # of all entries that sparse factors may have
 
 
-class _SparseFactors(NamedTuple):
-    """L and U of a matrix (n, n) whose rows and columns are both taken in another order.
+def sparse_factors(by_x: Any) -> dict[str, IntArray]:
+    """The places of L and U by the minimum degree; none where they are few or would be dense.
 
-    order     (n,) row and column that comes k-th
-    first     (n + 1,) where the entries of each row begin
-    columns   places in the new order of the entries, ascending in each row
-    diagonal  (n,) the entry on the diagonal of each row
-    """
+    by_x  a CasADi matrix (n, n): its entries, and those of its transpose, may be other than 0. The
+          diagonal is always.
 
-    order: IntArray
-    first: IntArray
-    columns: IntArray
-    diagonal: IntArray
-
-
-def sparse_factors(pattern: Any) -> _SparseFactors | None:
-    """The factors' places by the minimum degree; None where they are few or would be dense.
-
-    pattern  a sparse matrix (n, n): its entries, and those of its transpose, may be other than 0.
-             The diagonal is always.
+    lu_order     (n,) row and column that comes k-th;  lu_place: its inverse
+    lu_first     (n + 1,) where the entries of each row begin
+    lu_col       places in the new order of the entries, ascending in each row
+    lu_diagonal  (n,) the entry on the diagonal of each row
 
     The row with the fewest entries in what is left comes next (Tinney and Walker 1967, Proceedings
     of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few. Of several it is the one
     that was not touched for longest: neighbours then seldom follow each other, and a processor
     works at both ends of a band at once, where each row would else wait for the one before.
     """
-    n = pattern.shape[0]
+    n = by_x.size1()
     if n <= FEW:
-        return None
-    both = (pattern + pattern.T).tocsc()
-    ends = both.indptr
-    left = [set(both.indices[ends[i] : ends[i + 1]].tolist()) - {i} for i in range(n)]
+        return {}
+    both = by_x.sparsity() + by_x.sparsity().T
+    ends, rows = both.colind(), both.row()
+    left = [set(rows[ends[i] : ends[i + 1]]) - {i} for i in range(n)]
     remaining, order, room = set(range(n)), list[int](), SHARE * n * n - n
     touched = [0] * n
     while remaining:
@@ -78,21 +67,26 @@ def sparse_factors(pattern: Any) -> _SparseFactors | None:
         order.append(i)
         room -= 2 * len(left[i])
         if room < 0:
-            return None
+            return {}
         for j in left[i]:
             left[j] |= left[i]
             left[j] -= {i, j}
             touched[j] = len(order)
     place = np.argsort(order)
-    rows: list[list[int]] = [[k] for k in range(n)]
+    entries: list[list[int]] = [[k] for k in range(n)]
     for k, i in enumerate(order):  # what was left of row i when its turn came
         for j in place[list(left[i])].tolist():
-            rows[k].append(j)
-            rows[j].append(k)
-    first = np.cumsum([0, *map(len, rows)])
-    below = np.array([sum(j < k for j in row) for k, row in enumerate(rows)])
-    columns = np.concatenate([np.sort(row) for row in rows])
-    return _SparseFactors(np.array(order), first, columns, first[:-1] + below)
+            entries[k].append(j)
+            entries[j].append(k)
+    first = np.cumsum([0, *map(len, entries)])
+    below = np.array([sum(j < k for j in row) for k, row in enumerate(entries)])
+    return {
+        "lu_order": np.array(order),
+        "lu_place": place,
+        "lu_first": first,
+        "lu_col": np.concatenate([np.sort(row) for row in entries]),
+        "lu_diagonal": first[:-1] + below,
+    }
 
 
 QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)  # while Python answers it, a signal reaches the session
@@ -399,7 +393,7 @@ def written(slope: SharedFormula) -> Written:
     places = {
         **_entries(jacobians["fx"], "fx"),
         **_entries(jacobians["fq"], "fq"),
-        **_factors(jacobians["fx"]),
+        **sparse_factors(jacobians["fx"]),  # of 1 - factor f_x
         "fq_begin": begins,
         "fq_at": np.argsort(of, kind="stable"),
     }
@@ -548,21 +542,6 @@ def _entries(transposed: Any, name: str) -> dict[str, Any]:
     columns, rows = transposed.sparsity().get_triplet()
     first = transposed.sparsity().colind()
     return {f"{name}_row": rows, f"{name}_col": columns, f"{name}_first": first}
-
-
-def _factors(by_x: Any) -> dict[str, Any]:
-    """Places of the sparse factors of 1 - factor f_x; none where these would be dense."""
-    columns, rows = by_x.sparsity().get_triplet()
-    factors = sparse_factors(csc_array((np.ones(len(rows)), (rows, columns)), by_x.shape))
-    if factors is None:
-        return {}
-    return {
-        "lu_order": factors.order,
-        "lu_place": np.argsort(factors.order),
-        "lu_first": factors.first,
-        "lu_col": factors.columns,
-        "lu_diagonal": factors.diagonal,
-    }
 
 
 def _products(by_x: Any, by_q: Any) -> list[str]:
