@@ -133,7 +133,7 @@ class _Reduced:
         hidden = (row.name for i, row in enumerate(self.array.rows) if i not in set(self.kept))
         return tuple(dict.fromkeys(hidden))
 
-    def _expression(self, state: str) -> Any:
+    def expression(self, state: str) -> Any:
         """A given start value in the model's parameters; that of an `Unknown` is none."""
         given, s = self.given(state), self.symbols
         return s.p[s.parameters.index(given)] if isinstance(given, str) else ca.SX(given)
@@ -160,7 +160,7 @@ class _Reduced:
         )
         bound_names = tuple(s.states[i] for i in bound)
         starts = {n: v for n, v in starts.items() if n not in bound_names}
-        given = {n: self._expression(n) for n in bound_names if self.given(n) is not None}
+        given = {n: self.expression(n) for n in bound_names if self.given(n) is not None}
         levels = dict(self.array.levels)
         reduction = Reduction(
             self.array.index, levels, self.constraints, bound_names, tuple(names), computed, given
@@ -213,21 +213,16 @@ class _Reduced:
             return ca.SX(0)
         if table.hold:
             raise self._jumps(name, "jumps from value to value (igpe.step_input)")
-        slopes = np.diff(values) / np.diff(table.times)
-        e = self.experiment
-        reaches = table.times[0] <= e.start_time and table.times[-1] >= e.times[-1]
-        is_straight = reaches and np.ptp(slopes) <= SAME * np.abs(slopes).max()
-        if order > 1 and not is_straight:
+        begin, end = self.experiment.start_time, self.experiment.times[-1]
+        bends = table.times[(begin < table.times) & (table.times < end)]
+        slopes = np.array([table.segment(time)[1] for time in (begin, *bends)])
+        if order > 1 and np.ptp(slopes) > SAME * np.abs(slopes).max():
             raise self._jumps(name, "is linear between points, so its slope jumps")
         if order > 1:
             return ca.SX(0)
-        ends, slope = [*table.times[1:]], ca.SX(0)
-        if table.times[0] > e.start_time:  # the first value is held until then
-            ends, slopes = [*table.times], np.array([0.0, *slopes])
-        if table.times[-1] >= e.times[-1]:
-            ends, slopes, slope = ends[:-1], slopes[:-1], ca.SX(slopes[-1])
-        for end, value in zip(reversed(ends), reversed(slopes), strict=True):
-            slope = ca.if_else(t <= end, value, slope)  # at a bend that before it
+        slope = ca.SX(slopes[-1])
+        for bend, value in zip(reversed(bends), reversed(slopes[:-1]), strict=True):
+            slope = ca.if_else(t <= bend, value, slope)  # at a bend that before it
         return slope
 
     def _jumps(self, name: str, why: str) -> ModelError:
@@ -400,7 +395,7 @@ class _Reduced:
     def _guess(self, name: str, equations: Any, unknown: Any) -> Any:
         """Where to look for an implicit start value: as given, else as the variable has it."""
         if name in self.symbols.states and self.given(name) is not None:
-            return self._expression(name)
+            return self.expression(name)
         number = self.point.hint(name)
         if number is None and any(ca.which_depends(equations, unknown, 2)):
             raise ModelError(
@@ -592,6 +587,4 @@ class _Point:
             return self.hint(state)
         if isinstance(given, Unknown):
             return given.guess if given.guess is not None else (given.lower + given.upper) / 2
-        if isinstance(given, str):
-            return float(self.p[s.parameters.index(given)])
-        return float(ca.evalf(ca.substitute(ca.SX(given), s.p, self.p)))
+        return float(ca.evalf(ca.substitute(self.reduced.expression(state), s.p, self.p)))
