@@ -4,7 +4,7 @@ Names and bounds of the parameters that a problem estimates, from the models and
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -570,31 +570,34 @@ def spectral_groups(experiments: Sequence[Experiment]) -> list[list[int]]:
 def _check_alike(group: Sequence[Experiment]) -> None:
     name, first = group[0].name, group[0].spectra
     for e in group[1:]:
-        one, here = e.spectra, f"experiments {name} and {e.name}"
-        if first is None or one is None:
-            continue
-        apart = "Pass shared=False to igpe.Spectra if the species have separate spectra."
-        options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
-        w = first.wavelengths
-        if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
+        here = f"experiments {name} and {e.name}"
+        for difference in _differences(first, e.spectra, here):
             raise ProblemError(
-                f"The wavelengths of {here} differ, so these experiments cannot share spectra. "
-                f"{apart}"
+                f"{difference} Pass shared=False to igpe.Spectra if the species have separate "
+                "spectra."
             )
-        if options[0] != options[1]:
-            raise ProblemError(
-                f"The spectra of {here} differ in `nonnegative`, `smooth` or `unwanted`, so they "
-                f"cannot be shared. {apart}"
+
+
+def _differences(first: Any, one: Any, here: str) -> Iterator[str]:
+    """Why the spectra of two experiments cannot be shared."""
+    w = first.wavelengths
+    if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
+        yield f"The wavelengths of {here} differ, so these experiments cannot share spectra."
+    options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
+    if options[0] != options[1]:
+        yield (
+            f"The spectra of {here} differ in `nonnegative`, `smooth` or `unwanted`, so they "
+            "cannot be shared."
+        )
+    ratio = one.noise / first.noise
+    if not np.allclose(ratio, ratio[0], rtol=ALIKE):
+        yield (
+            f"The standard deviations of the spectra of {here} do not have the same ratio at all "
+            "wavelengths, which shared spectra require."
+        )
+    for species in set(first.pure) & set(one.pure):
+        if not np.allclose(first.pure[species], one.pure[species]):
+            yield (
+                f"`pure` contains two different spectra of '{species}' for {here}. Give one "
+                "spectrum."
             )
-        ratio = one.noise / first.noise
-        if not np.allclose(ratio, ratio[0], rtol=ALIKE):
-            raise ProblemError(
-                f"The standard deviations of the spectra of {here} do not have the same ratio "
-                f"at all wavelengths, which shared spectra require. {apart}"
-            )
-        for species in set(first.pure) & set(one.pure):
-            if not np.allclose(first.pure[species], one.pure[species]):
-                raise ProblemError(
-                    f"`pure` contains two different spectra of '{species}' for {here}. Give one "
-                    f"spectrum. {apart}"
-                )
