@@ -126,5 +126,6 @@ def published() -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parents[1] / "tests" / "structure"))
+    tests = Path(__file__).parents[1] / "tests"
+    sys.path += [str(tests), str(tests / "structure")]
     command(__doc__, "Structural identifiability", {"all": lambda _: figures()})

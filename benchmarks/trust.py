@@ -19,7 +19,7 @@ from figures import command
 from trust.run import options, sections
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "tests" / "structure"))  # known_models
+sys.path += [str(HERE.parent / "tests"), str(HERE.parent / "tests" / "structure")]  # known_models
 
 SECTIONS = (
     "simulation",  # random models: igpe.simulate beside SciPy on Pyomo's own expressions

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 import mpmath
 import numpy as np
+import sympy
 from evaluated import Evaluated
 from plain import CHECKER, plain
 from scipy.integrate import solve_ivp
@@ -23,7 +24,6 @@ import igpe
 from igpe.equations.compiled import compiled
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm
-from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.experiments import Replay, line, replay_tape, replays
 from igpe.proofs.checker.interval import Interval
 
@@ -51,7 +51,8 @@ def of_intervals(seed: int) -> int:
         true = {"+": x + y, "-": x - y, "*": x * y, "s": x * x}
         if y:
             true["/"] = x / y
-        wrong += sum(_outside(found[name], k, true[name]) for name in found if name in true)
+        ends = {name: (float(one.low[k]), float(one.high[k])) for name, one in found.items()}
+        wrong += sum(not _holds(ends[name], true[name]) for name in ends if name in true)
         single = _single(a, b, k)
         wrong += sum(not _holds(single[name], value) for name, value in true.items())
     return wrong
@@ -208,8 +209,8 @@ def of_transport(seed: int) -> int:
                 + Fraction(e[i, k]) * int(s[i])
                 for i in range(n)
             ]
-            matrix = [[Fraction(c[i, j, k]) for j in range(n)] for i in range(n)]
-            wrong += any(abs(v) > 1 for v in _solved(matrix, w))
+            matrix = sympy.Matrix(n, n, [Fraction(v) for v in c[:, :, k].ravel()])
+            wrong += any(abs(v) > 1 for v in matrix.LUsolve(sympy.Matrix(w)))
     return wrong
 
 
@@ -270,9 +271,9 @@ def of_bounds(seed: int) -> int:
     given = confirm.BoxRows(c, e, np.zeros(count), np.zeros((n, count)))
     a, b = np.sort(rng.random((2, n, count)), axis=0)
     part = low + a * (high - low), np.minimum(low + b * (high - low), high)
-    found, local = bound.least(given, boxes, *part)
+    found, local = confirm.least(given, boxes, *part)
     with np.errstate(all="ignore"):
-        at = bound._minimiser(local)
+        at = confirm._minimiser(local)
     wrong = 0
     for k in range(count):
         for share in ([Fraction(1, 3)] * n, *_corners(n), _near(at[:, k])):
@@ -556,13 +557,6 @@ def _between(low: float, high: float, share: Fraction) -> Fraction:
     return Fraction(low) + share * (Fraction(high) - Fraction(low))
 
 
-def _outside(x: Interval, k: int, value: Fraction) -> bool:
-    low, high = float(x.low[k]), float(x.high[k])
-    return not (
-        (low == -np.inf or Fraction(low) <= value) and (high == np.inf or value <= Fraction(high))
-    )
-
-
 def _place(n: int, rng: np.random.Generator) -> tuple[list[Fraction], list[Fraction], Fraction]:
     """delta, z of two states, tau."""
 
@@ -591,26 +585,6 @@ def _monomials(delta: Sequence[Any], size: int) -> list[Any]:
         if len(found) == size:
             return found
     raise AssertionError
-
-
-def _solved(matrix: list[list[Fraction]], w: list[Fraction]) -> list[Fraction]:
-    """By Cramer's rule."""
-    whole = _determinant(matrix)
-    found = []
-    for j in range(len(w)):
-        other = [[w[i] if k == j else v for k, v in enumerate(row)] for i, row in enumerate(matrix)]
-        found.append(_determinant(other) / whole)
-    return found
-
-
-def _determinant(matrix: list[list[Fraction]]) -> Fraction:
-    if len(matrix) == 1:
-        return matrix[0][0]
-    minors = (
-        (-1) ** j * matrix[0][j] * _determinant([row[:j] + row[j + 1 :] for row in matrix[1:]])
-        for j in range(len(matrix))
-    )
-    return sum(minors, Fraction(0))
 
 
 def _corners(n: int) -> Iterator[list[Fraction]]:

@@ -7,14 +7,12 @@ from pyomo import dae
 
 def pendulum(times):
     """A point on a rod in x, y: index 3. The rod's force is `pull` times the position."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.length = pyo.Var(initialize=1.0, bounds=(0.5, 2.0))
-    m.g = pyo.Var(initialize=9.81, bounds=(5.0, 15.0))
-    for name in ("x", "y", "u", "v"):
-        m.add_component(name, pyo.Var(m.t, initialize=-0.5 if name == "y" else None))
-        m.add_component(f"d{name}", dae.DerivativeVar(m.component(name), wrt=m.t))
-    m.pull = pyo.Var(m.t)
+    length, g = (
+        {"initialize": 1.0, "bounds": (0.5, 2.0)},
+        {"initialize": 9.81, "bounds": (5.0, 15.0)},
+    )
+    m = over_time(times, "x y u v", "pull", length=length, g=g)
+    m.y[:].value = -0.5
     m.go_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.u[t])
     m.go_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.v[t])
     m.force_x = pyo.Constraint(m.t, rule=lambda m, t: m.du[t] == -m.pull[t] * m.x[t])
@@ -25,14 +23,8 @@ def pendulum(times):
 
 def reactor(times):
     """A -> B at constant volume; what flows out follows from that: index 2."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.k = pyo.Var(initialize=0.5, bounds=(0.01, 5.0))
+    m = over_time(times, "V nA nB", "out A B", k={"initialize": 0.5, "bounds": (0.01, 5.0)})
     m.feed, m.fed = pyo.Param(initialize=0.2, mutable=True), pyo.Param(initialize=2.0, mutable=True)
-    for name in ("V", "nA", "nB"):
-        m.add_component(name, pyo.Var(m.t))
-        m.add_component(f"d{name}", dae.DerivativeVar(m.component(name), wrt=m.t))
-    m.out, m.A, m.B = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
     m.volume = pyo.Constraint(m.t, rule=lambda m, t: m.dV[t] == m.feed - m.out[t])
     m.conc_A = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] * m.V[t] == m.nA[t])
     m.conc_B = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] * m.V[t] == m.nB[t])
@@ -73,13 +65,8 @@ def flash(times):
 
     The vapour that leaves follows from the energy balance, as the holdup boils at fixed pressure.
     """
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.alpha = pyo.Var(initialize=2.5, bounds=(1.2, 6.0))
+    m = over_time(times, "M n H", alpha={"initialize": 2.5, "bounds": (1.2, 6.0)})
     m.heat = pyo.Param(initialize=1.0, mutable=True)
-    for name in ("M", "n", "H"):
-        m.add_component(name, pyo.Var(m.t))
-        m.add_component(f"d{name}", dae.DerivativeVar(m.component(name), wrt=m.t))
     m.x, m.y, m.T, m.D = (pyo.Var(m.t, initialize=v) for v in (0.5, 0.6, 1.0, 0.1))
     m.total = pyo.Constraint(m.t, rule=lambda m, t: m.dM[t] == -m.D[t])
     m.light = pyo.Constraint(m.t, rule=lambda m, t: m.dn[t] == -m.D[t] * m.y[t])

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
-import pyomo.environ as pyo
-from ode import over_time
+from ode import ode
 
 import igpe
 
@@ -19,13 +18,7 @@ def one_state(
 ) -> igpe.Problem:
     """The problem; data: times and measured x; given: further arguments of `igpe.Problem`."""
 
-    def build(times: Any) -> pyo.ConcreteModel:
-        m = over_time(times, "x")
-        for name, ends in bounds.items():
-            setattr(m, name, pyo.Var(bounds=ends))
-        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == law(m, m.x[t]))
-        return m
-
+    build = ode({"x": lambda m, t: law(m, m.x[t])}, **bounds)
     table = pd.DataFrame(dict(zip(("time", "x"), data, strict=True)))
     run = igpe.Experiment(table, start={"x": 1.0}, start_time=0.0, sigma=sigma)
     return igpe.Problem(build, parameters=list(bounds), experiments=[run], **given)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
-from ode import over_time
+from ode import ode, over_time
 from scipy import special
 
 import igpe
@@ -38,11 +38,7 @@ def second_order(times: Any) -> Any:
 
 def _of_y(times: Any, slope: Any, **bounds: tuple[float, float]) -> Any:
     """One state y; slope: of (model, y); bounds: of the unknowns."""
-    m = over_time(times, "y")
-    for name, ends in bounds.items():
-        m.add_component(name, pyo.Var(bounds=ends))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == slope(m, m.y[t]))
-    return m
+    return ode({"y": lambda m, t: slope(m, m.y[t])}, **bounds)(times)
 
 
 def measured(y: Any, seed: int = 3) -> pd.DataFrame:

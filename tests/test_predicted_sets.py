@@ -72,9 +72,7 @@ def test_solutions_beyond_the_bounds_are_left_out():
 
 def scaled(times):
     """A feeds two pools that are seen as one weighted sum: they may change places, scaled."""
-    m = over_time(times, "A B C")
-    for name in ("p", "q", "r", "s"):
-        m.add_component(name, pyo.Var(bounds=(0.01, 10)))
+    m = over_time(times, "A B C", **dict.fromkeys("pqrs", (0.01, 10)))
     m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.A[t])
     m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.p * m.A[t] - 3 * m.r * m.B[t])
     m.c = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.q * m.A[t] - 4 * m.s * m.C[t])

@@ -5,7 +5,6 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from ode import ode, over_time
-from pyomo import dae
 from zoo import CASES, every_case
 
 import igpe
@@ -84,17 +83,8 @@ def test_a_break_down_says_when():
 def used_up(power):
     """x is used up at a finite time by dx/dt = -k power(x)."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.k = pyo.Var(bounds=(0, 5))
-        for n in ("fed", "x"):
-            m.add_component(n, pyo.Var(m.t))
-            m.add_component(f"d{n}", dae.DerivativeVar(getattr(m, n)))
-        m.feed = pyo.Constraint(m.t, rule=lambda m, t: m.dfed[t] == m.k)
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * power(m.x[t]))
-        return m
-
+    slopes = {"fed": lambda m, t: m.k, "x": lambda m, t: -m.k * power(m.x[t])}
+    build = ode(slopes, k=(0, 5))
     data = pd.DataFrame({"time": [0.5, 9.0], "x": [0.8, 0.0]})
     run = igpe.Experiment(data, start={"x": 1.0, "fed": 0.0}, start_time=0.0)
     return igpe.Problem(build, parameters=["k"], experiments=[run])

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
-from pyomo import dae
+from ode import ode, over_time
 from scipy.optimize import least_squares
 
 import igpe
@@ -485,14 +484,8 @@ START = {"AH": 0.395555, "B": 0.0351202, "C": 0.3, "Am": 0.0, "BH": 0.0, "ACm": 
 
 
 def michael(times: Any) -> Any:
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    for name in RATES:
-        m.add_component(name, pyo.Var(bounds=(0.05, 200)))
+    m = over_time(times, " ".join(START), **dict.fromkeys(RATES, (0.05, 200)))
     change = {name: [] for name in START}
-    for name in START:
-        m.add_component(name, pyo.Var(m.t))
-        m.add_component(f"d{name}", dae.DerivativeVar(m.component(name), wrt=m.t))
     for k, used, made in STEPS:
         for name, sign in [*((n, -1) for n in used), *((n, 1) for n in made)]:
             change[name].append((sign, k, tuple(used)))

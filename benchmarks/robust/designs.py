@@ -16,7 +16,8 @@ from pathlib import Path
 from figures import Row, at_least, at_most
 from trust.run import Answer, run
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning"))
+TESTS = Path(__file__).resolve().parents[2] / "tests"
+sys.path[:0] = [str(TESTS / "planning"), str(TESTS)]
 
 SAME, WORSE = 1e-5, 1.0
 

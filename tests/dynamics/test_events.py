@@ -33,10 +33,11 @@ EVENTS = (
 )
 
 
+UNKNOWNS = {name: {"initialize": value, "bounds": (0, 10)} for name, value in TRUTH.items()}
+
+
 def model(times):
-    m = over_time(times, "A B")
-    for name, value in TRUTH.items():
-        m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
+    m = over_time(times, "A B", **UNKNOWNS)
     m.of_a = pyo.Constraint(
         m.t, rule=lambda m, t: m.dA[t] == -pyo.Expr_if(t >= m.t0, m.k, 0.05) * m.A[t]
     )
@@ -56,10 +57,8 @@ def posed(events=EVENTS, *, values=None, build=model, sigma=0.02, **given):
 
 def equilibrium(times):
     """Implicit B, which decides a rate, and is in an equation that A switches."""
-    m = over_time(times, "A")
+    m = over_time(times, "A", **UNKNOWNS)
     m.B = pyo.Var(m.t, bounds=(0, 10))
-    for name, value in TRUTH.items():
-        m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
     m.of_b = pyo.Constraint(
         m.t,
         rule=lambda m, t: m.B[t] + pyo.Expr_if(m.A[t] <= 0.6, 1.0, 2.0) * m.B[t] ** 5 == m.A[t],

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import over_time
+from ode import ode
 from pyomo import dae
 
 import igpe
@@ -20,13 +20,7 @@ CORE = 1 - np.clip(1 - TIMES / 9, 0, None) ** 3
 
 
 def _pose(slope, exact, start, bounds, seed=1):
-    def model(times):
-        m = over_time(times, "x")
-        for name, limits in bounds.items():
-            m.add_component(name, pyo.Var(bounds=limits))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == slope(m, m.x[t]))
-        return m
-
+    model = ode({"x": lambda m, t: slope(m, m.x[t])}, **bounds)
     noise = 0.01 * np.random.default_rng(seed).standard_normal(len(TIMES))
     run = igpe.Experiment(pd.DataFrame({"time": TIMES, "x": exact + noise}), start={"x": start})
     return igpe.Problem(model, parameters=list(bounds), experiments=run)

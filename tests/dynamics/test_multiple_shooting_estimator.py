@@ -6,7 +6,7 @@ import pandas as pd
 import pendulum
 import pyomo.environ as pyo
 import pytest
-from ode import over_time
+from ode import ode
 from zoo import CASES, every_case
 
 from igpe.core.status import Status
@@ -229,16 +229,7 @@ def test_relative_errors_are_levelled_for_the_beginning():
 
 def one_state(slope, **unknowns):
     """A builder of one state A with dA/dt = slope(m, t) and unknowns with bounds."""
-
-    def builder(times):
-        m = over_time(times, "A")
-        for name, bounds in unknowns.items():
-            m.add_component(name, pyo.Var(bounds=bounds))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == slope(m, t))
-        m.root = pyo.Expression(m.t, rule=lambda m, t: pyo.sqrt(m.k * m.A[t]))
-        return m
-
-    return builder
+    return ode({"A": slope}, outputs={"root": lambda m, t: pyo.sqrt(m.k * m.A[t])}, **unknowns)
 
 
 def test_rows_without_a_number_are_not_integrated():

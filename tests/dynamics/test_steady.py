@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import over_time
-from pyomo import dae
+from ode import ode, over_time
 
 import igpe
 from igpe.core.errors import EstimationFailed, Unsupported
@@ -25,22 +24,9 @@ TRUTH = {"k": 0.3, "r": 0.2, "f": 3.0, "total": 2.0}
 def model(slopes):
     """A, B, C with slopes (m, t) -> three expressions; u is an input."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.u = pyo.Var(m.t)
-        for name, value in TRUTH.items():
-            m.add_component(name, pyo.Var(initialize=value, bounds=(0.01, 10)))
-        for name in "ABC":
-            m.add_component(name, pyo.Var(m.t))
-        for i, name in enumerate("ABC"):
-            slope = dae.DerivativeVar(m.component(name))
-            m.add_component(f"d{name}", slope)
-            rule = lambda m, t, i=i, s=slope: s[t] == slopes(m, t)[i]  # noqa: E731
-            m.add_component(f"of_{name}", pyo.Constraint(m.t, rule=rule))
-        return m
-
-    return build
+    each = {name: lambda m, t, i=i: slopes(m, t)[i] for i, name in enumerate("ABC")}
+    unknowns = {name: {"initialize": v, "bounds": (0.01, 10)} for name, v in TRUTH.items()}
+    return ode(each, inputs=["u"], **unknowns)
 
 
 def binding(m, t):

@@ -23,9 +23,7 @@ def one_state(rule, last, *, start=1.0, unknowns=("k",), second=None):
     """dx = rule with an input T = 600, beside y' = second."""
 
     def build(times):
-        m = over_time(times, "x y", "T")
-        for name in unknowns:
-            m.add_component(name, pyo.Var(bounds=(0, None)))
+        m = over_time(times, "x y", "T", **dict.fromkeys(unknowns, (0, None)))
         m.rate = pyo.Constraint(m.t, rule=rule)
         m.other = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == (second or (lambda *_: 0))(m, t))
         return m

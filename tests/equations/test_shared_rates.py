@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import casadi as ca
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -27,22 +28,11 @@ def posed(
 ) -> igpe.Problem:
     """A problem whose states are all measured."""
 
-    def model(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        for name in names.split():
-            m.add_component(name, pyo.Var(bounds=bounds))
-        for state in start:
-            m.add_component(state, pyo.Var(m.t))
-            m.add_component(f"d{state}", dae.DerivativeVar(m.component(state)))
+    def slope(m: Any, t: float, state: str) -> Any:
+        return slopes({s: m.component(s)[t] for s in start}, m)[state]
 
-        def balance(m: Any, t: float, state: str) -> Any:
-            here = {s: m.component(s)[t] for s in start}
-            return m.component(f"d{state}")[t] == slopes(here, m)[state]
-
-        m.balance = pyo.Constraint(m.t, list(start), rule=balance)
-        return m
-
+    unknowns = dict.fromkeys(names.split(), bounds)
+    model = ode({s: partial(slope, state=s) for s in start}, **unknowns)
     table = pd.DataFrame({"time": TIMES} | {s: np.ones(len(TIMES)) for s in start})
     run = igpe.Experiment(table, start=start, sigma=0.1)
     return igpe.Problem(model, parameters=names.split(), experiments=[run])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
-from pyomo import dae
+from ode import over_time
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -41,16 +41,9 @@ class Model:
         """The builder for igpe; `extra` are estimated deviations: parameter -> bounds."""
 
         def model(times):
-            m = pyo.ConcreteModel()
-            m.t = dae.ContinuousSet(initialize=times)
-            for n in self.states:
-                m.add_component(n, pyo.Var(m.t))
-                m.add_component(f"d{n}", dae.DerivativeVar(m.component(n)))
-            bounds = {n: v[:2] for n, v in self.parameters.items()} | dict.fromkeys(
-                extra, (1e-5, 1.0)
-            )
-            for n, pair in bounds.items():
-                m.add_component(n, pyo.Var(bounds=pair))
+            bounds = {n: v[:2] for n, v in self.parameters.items()}
+            bounds |= dict.fromkeys(extra, (1e-5, 1.0))
+            m = over_time(times, " ".join(self.states), **bounds)
             for n, value in self.inputs.items():
                 m.add_component(n, pyo.Param(m.t, mutable=True, default=value))
             for n in self.states:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
+from ode import over_time
 from pyomo import dae
 
 TIMES = np.linspace(0.0, 1.0, 7)[1:]
@@ -59,15 +60,11 @@ class Known:
 
     def model(self, times: Iterable[float]) -> Any:
         """The builder."""
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        for name in (*self.slopes, *self.algebraic, *self.inputs[0]):
-            m.add_component(name, pyo.Var(m.t))
-        for name in self.parameters.split():
-            m.add_component(name, pyo.Var(bounds=self.bounds))
+        others, bounds = " ".join([*self.algebraic, *self.inputs[0]]), self.bounds
+        unknowns = dict.fromkeys(self.parameters.split(), bounds)
+        m = over_time(times, " ".join(self.slopes), others, **unknowns)
         for state, right in self.slopes.items():
-            slope = dae.DerivativeVar(getattr(m, state))
-            m.add_component(f"d{state}", slope)
+            slope = m.component(f"d{state}")
             self._add(m, f"rate_{state}", lambda t, d=slope, f=right: d[t] == self._at(m, t, f))
         for name, right in self.algebraic.items():
             self._add(m, f"law_{name}", lambda t, f=right: self._at(m, t, f) == 0)

@@ -14,9 +14,7 @@ EVENT = igpe.Event(at=23.0, set={"P": lambda m, t: 0.9 * m.P[t]})
 
 def model(times):
     """P is made from m, which decays; the logarithm of P is measured."""
-    m = over_time(times, "m P")
-    for name, bounds in {"made": (0.01, 100), "lost": (1e-3, 1), "decay": (0.01, 10)}.items():
-        m.add_component(name, pyo.Var(bounds=bounds))
+    m = over_time(times, "m P", made=(0.01, 100), lost=(1e-3, 1), decay=(0.01, 10))
     m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dm[t] == 0.5 - m.decay * m.m[t])
     m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dP[t] == m.made * m.m[t] - m.lost * m.P[t])
     m.L = pyo.Expression(m.t, rule=lambda m, t: pyo.log10(m.P[t]))

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -29,15 +29,9 @@ SIGNALS = {
 
 def chain(times):
     """A -> B -> ...; nothing of it is measured as it is."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    for name in TRUE:
-        m.add_component(name, pyo.Var(bounds=(0.01, 10)))
+    m = over_time(times, "A B", "level", **dict.fromkeys(TRUE, (0.01, 10)))
     for name, rule in SIGNALS.items():
         m.add_component(name, pyo.Expression(m.t, rule=rule))
-    m.level = pyo.Var(m.t)  # an algebraic output
     m.sight = pyo.Constraint(m.t, rule=lambda m, t: 3 * m.level[t] == m.A[t] ** 2 + m.B[t])
     m.rate_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
     m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])

@@ -6,7 +6,6 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from ode import over_time
-from pyomo import dae
 
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -30,16 +29,9 @@ def problem_of(model, parameters, measured, **conditions):
 
 def urethane(times):
     """Michalik et al. 2009, IGPE, eqs. 12 to 26, with round numbers for constants."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
+    others = "nD nE V k1 k2 k3 k4 kc r1 r2 r3 r4"
+    m = over_time(times, "nA nB nC", others, **dict.fromkeys(UNKNOWN, (0, 100)))
     m.T = pyo.Param(m.t, mutable=True, default=350.0)
-    for name in ("nA", "nB", "nC"):
-        m.add_component(name, pyo.Var(m.t))
-        m.add_component(f"d{name}", dae.DerivativeVar(getattr(m, name)))
-    for name in ("nD", "nE", "V", "k1", "k2", "k3", "k4", "kc", "r1", "r2", "r3", "r4"):
-        m.add_component(name, pyo.Var(m.t))
-    for name in UNKNOWN:
-        m.add_component(name, pyo.Var(bounds=(0, 100)))
 
     def add(name, rule):
         m.add_component(name, pyo.Constraint(m.t, rule=rule))

@@ -1,7 +1,5 @@
 """Structure analysis of models without algebraic variables."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -26,24 +24,16 @@ def run(*measured, **conditions):
     return Experiment(table, start_time=0.0, **conditions)
 
 
-def _rate(t, slope, k, educts):
-    return slope[t] == k * educts[0][t] * educts[1][t]
+REACTIONS = (lambda m, t: m.k1 * m.x1[t] * m.x2[t], lambda m, t: m.k2 * m.x4[t] * m.x5[t])
 
 
-def six_species(times):
-    """x1 + x2 -> x3 and x4 + x5 -> x6 (IGPE, eqs. 6 to 11)."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
-    x = {i: pyo.Var(m.t) for i in range(1, 7)}
-    for i, var in x.items():
-        m.add_component(f"x{i}", var)
-        m.add_component(f"dx{i}", dae.DerivativeVar(var))
-    for i in x:
-        k, a, b = (m.k1, x[1], x[2]) if i <= 3 else (m.k2, x[4], x[5])
-        rate = partial(_rate, slope=getattr(m, f"dx{i}"), k=k if i in (3, 6) else -k, educts=(a, b))
-        m.add_component(f"rate_{i}", pyo.Constraint(m.t, rule=lambda m, t, rate=rate: rate(t)))
-    return m
+def _slope(i):
+    """Of x1 + x2 -> x3 and x4 + x5 -> x6 (IGPE, eqs. 6 to 11)."""
+    sign, rate = 1 if i in (3, 6) else -1, REACTIONS[i > 3]
+    return lambda m, t: sign * rate(m, t)
+
+
+six_species = ode({f"x{i}": _slope(i) for i in range(1, 7)}, k1=(0, 10), k2=(0, 10))
 
 
 def six(*measured):
@@ -105,8 +95,8 @@ def test_both_educts_measured_make_the_rate_algebraic():
     found = analyse(six("x1", "x2"))
     assert found.names(Access.ALGEBRAIC) == ("k1",)
     assert found["k1"].form is Dependence.LINEAR
-    assert "k1  from the slopes of x1, x2: equations rate_1, rate_2 (linear)" in str(found)
-    assert [s.equations for s in found.subsystems] == [("rate_1",), ("rate_2",)]
+    assert "k1  from the slopes of x1, x2: equations rate_x1, rate_x2 (linear)" in str(found)
+    assert [s.equations for s in found.subsystems] == [("rate_x1",), ("rate_x2",)]
 
 
 def test_independent_reactions_give_independent_problems():

@@ -48,10 +48,9 @@ CASES = {
 
 
 def model(times, *, on=True):
-    m = over_time(times, "A V")
+    unknowns = {name: {"initialize": v, "bounds": (0, 10)} for name, v in VALUES.items()}
+    m = over_time(times, "A V", **unknowns)
     m.u = pyo.Param(m.t, mutable=True, initialize=0.0)
-    for name, value in VALUES.items():
-        m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
     rate = (lambda m, t: pyo.Expr_if(t >= m.on, m.k, 0.2)) if on else (lambda m, t: m.k)
     m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.u[t] - rate(m, t) * m.A[t] ** 2)
     m.of_v = pyo.Constraint(m.t, rule=lambda m, t: m.dV[t] == m.c * m.A[t] - 0.1 * m.V[t])

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -29,22 +29,10 @@ def slopes(x: Mapping[str, Any], mu: Any, y: Any, a: Any) -> list[Any]:
 def problem() -> igpe.Problem:
     """Three unknowns within a factor of 1.5, all states measured."""
 
-    def model(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        for name in TRUTH:
-            m.add_component(name, pyo.Var())
-        for state in "XSQ":
-            m.add_component(state, pyo.Var(m.t))
-            m.add_component(f"d{state}", dae.DerivativeVar(m.component(state)))
+    def slope(m: Any, t: float, i: int) -> Any:
+        return slopes({s: m.component(s)[t] for s in "XSQ"}, m.mu, m.Y, m.a)[i]
 
-        def balance(m: Any, t: float, i: int) -> Any:
-            here = {s: m.component(s)[t] for s in "XSQ"}
-            return m.component(f"d{'XSQ'[i]}")[t] == slopes(here, m.mu, m.Y, m.a)[i]
-
-        m.balance = pyo.Constraint(m.t, range(3), rule=balance)
-        return m
-
+    model = ode({s: partial(slope, i=i) for i, s in enumerate("XSQ")}, **dict.fromkeys(TRUTH))
     times = np.linspace(0.5, 6.0, 8)
     run = solve_ivp(
         lambda t, x: slopes(dict(zip("XSQ", x, strict=True)), *TRUTH.values()),

@@ -13,7 +13,6 @@ from one_state import one_state
 
 import igpe
 from igpe.proofs.checker import confirm
-from igpe.proofs.checker import confirm as bound
 from igpe.proofs.checker.confirm import Boxes, BoxRows, Effort, _order, value_at
 from igpe.proofs.checker.experiments import replays
 
@@ -195,16 +194,16 @@ def rows(count: int = 1) -> BoxRows:
 def test_no_bound_comes_from_what_is_no_number(bad: float) -> None:
     boxes = Boxes.around(np.array([[0.0]]), np.array([[1.0]]))
     ends = np.array([[0.0]]), np.array([[1.0]])
-    assert bound.least(rows(), boxes, *ends)[0] > 8
+    assert confirm.least(rows(), boxes, *ends)[0] > 8
     for place in range(3):
         given = rows()
         given.c[place, 0, 0] = bad
-        assert bound.least(given, boxes, *ends)[0] == 0
+        assert confirm.least(given, boxes, *ends)[0] == 0
     for value in (bad, math.nan):
         given = rows()
         given.e[0, 0] = value
         if not value < 0:
-            assert bound.least(given, boxes, *ends)[0] == 0
+            assert confirm.least(given, boxes, *ends)[0] == 0
 
 
 def test_a_sum_that_is_no_number_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def with_input(u: Any, law: Callable[..., Any]) -> igpe.Problem:
     def model(times: Any) -> pyo.ConcreteModel:
         m = given.model(times)
         m.u = pyo.Param(m.t, mutable=True, default=1.0)
-        del m.law
+        del m.rate_x
         m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] * law(m, m.u[t]))
         return m
 

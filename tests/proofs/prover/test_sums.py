@@ -1,13 +1,13 @@
 """Sums of states: which there are, when tubes heed them, and that such tubes hold."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.integrate import solve_ivp
 from test_enclosure import violations
 
@@ -24,21 +24,11 @@ def problem(
 ) -> igpe.Problem:
     """Unknowns k, l within [0.2, 2] and [0.1, 1]; slopes of the states of `start`."""
 
-    def model(times: Iterable[float]) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.k, m.l = pyo.Var(bounds=(0.2, 2.0)), pyo.Var(bounds=(0.1, 1.0))
-        for name in start:
-            m.add_component(name, pyo.Var(m.t))
-            m.add_component(f"d{name}", dae.DerivativeVar(m.component(name)))
+    def slope(m: Any, t: float, i: int) -> Any:
+        return slopes({n: m.component(n)[t] for n in start} | {"k": m.k, "l": m.l})[i]
 
-        def balance(m: Any, t: float, i: int) -> Any:
-            now = {n: m.component(n)[t] for n in start} | {"k": m.k, "l": m.l}
-            return m.component(f"d{list(start)[i]}")[t] == slopes(now)[i]
-
-        m.balance = pyo.Constraint(m.t, range(len(start)), rule=balance)
-        return m
-
+    states = {n: partial(slope, i=i) for i, n in enumerate(start)}
+    model = ode(states, k=(0.2, 2.0), l=(0.1, 1.0))
     table = pd.DataFrame({"time": np.arange(1.0, 1 + len(next(iter(data.values()))))} | data)
     run = igpe.Experiment(table, start=start, start_time=0.0, sigma=0.05)
     return igpe.Problem(model, parameters=["k", "l"], experiments=[run])
