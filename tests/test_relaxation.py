@@ -11,6 +11,7 @@ from pyomo import dae
 
 import igpe
 from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.shooting.limits_of_model import violated
 
 TIMES = np.linspace(0.0, 4.0, 15)
 K1, K2 = 2.0, 0.5
@@ -122,3 +123,67 @@ def test_a_problem_without_its_constraints_stays_so() -> None:
         assert constraints(one) == []
         assert constraints(one.built_at(0, TIMES)) == []
     assert constraints(posed(path)) == ["c"]
+
+
+def test_an_active_constraint_without_time_is_named_if_it_matters() -> None:
+    def below(m: Any) -> None:
+        m.c, m.d = pyo.Constraint(expr=m.k1 <= 1.5), pyo.Constraint(expr=m.k2 <= 9)
+
+    result = igpe.estimate(posed(below), certify=False)
+    assert result.active == ("c",)
+    assert "Active: c. Without this constraint, the model would fit better." in str(result)
+    assert igpe.estimate(posed(tied), certify=False).active == ()  # 2.5 is the truth
+
+
+@pytest.mark.parametrize("method", [igpe.Collocation(), igpe.MultipleShooting()])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_an_integral_over_time_is_exact(method: Any, indexed: bool) -> None:
+    def produced(m: Any) -> None:
+        if indexed:
+            m.s = pyo.Set(initialize=["whole", "half"])
+            m.C = dae.Integral(
+                m.s, m.t, wrt=m.t, rule=lambda m, s, t: m.k2 * m.B[t] * float(s == "whole")
+            )
+            m.c = pyo.Constraint(m.s, rule=lambda m, s: m.C[s] <= 0.8)
+        else:
+            m.C = dae.Integral(m.t, wrt=m.t, rule=lambda m, t: m.k2 * m.B[t])
+            m.c = pyo.Constraint(expr=m.C <= 0.8)
+
+    k1, k2 = method.estimate(posed(produced), {"k1": 1.8, "k2": 0.4}).parameters.values()
+    left = (k1 * np.exp(-k2 * 4.0) - k2 * np.exp(-k1 * 4.0)) / (k1 - k2)
+    assert 1 - left == pytest.approx(0.8, abs=1e-6)
+
+
+def test_an_integral_that_only_an_objective_contains_is_no_state() -> None:
+    def objective(m: Any) -> None:
+        m.C = dae.Integral(m.t, wrt=m.t, rule=lambda m, t: m.k2 * m.B[t])
+        m.cost = pyo.Objective(expr=m.C)
+
+    assert set(posed(objective).instance.states) == {"A", "B"}
+
+
+def test_constraints_without_value_count_as_violated() -> None:
+    def root(m: Any) -> None:
+        m.c = pyo.Constraint(expr=pyo.sqrt(m.k1 - 3) <= 1)
+
+    problem = posed(root)
+    assert violated(problem, np.array([2.0, 0.5])) == {"c"}
+    assert violated(problem, np.array([3.5, 0.5])) == set()
+
+
+def test_equations_that_agree_are_no_noise_on_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    def many(m: Any) -> None:
+        m.c, m.d = pyo.Constraint(expr=m.k1 == 2.0), pyo.Constraint(expr=m.k2 == 0.5)
+        m.e = pyo.Constraint(expr=m.k1 + m.k2 == 2.5)
+
+    found = igpe.estimate(posed(many), certify=False)
+    assert found.parameters == pytest.approx({"k1": 2.0, "k2": 0.5})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_time_that_the_model_lacks_is_named() -> None:
+    def at_a_time(m: Any) -> None:
+        m.c = pyo.Constraint(expr=m.A[2.53] <= 1)
+
+    with pytest.raises(igpe.errors.ModelError, match=r"sorted\(\{\*times, 2.53\}\)"):
+        posed(at_a_time)

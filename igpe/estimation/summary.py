@@ -541,7 +541,7 @@ def _contradicted(problem: Problem, x: FloatArray, errors: Uncertainty) -> Itera
 
 
 def _held_by(problem: Problem, active: Sequence[str]) -> Iterator[str]:
-    """The sentence on active constraints over time and bounds of states."""
+    """The sentence on active constraints and bounds of states."""
     if not active:
         return
     beyond = []
@@ -556,7 +556,7 @@ def _held_by(problem: Problem, active: Sequence[str]) -> Iterator[str]:
     it = "this constraint" if len(active) == 1 else "these constraints"
     yield (
         f"Active: {in_words(active, SHOWN)}. Without {it}, the model would fit better.{lie} "
-        f"Widen bounds that are only guesses."
+        f"Change bounds and constraints that are only guesses."
     )
 
 

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
-from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
+from pyomo.common.modeling import unique_component_name
+from pyomo.core.expr.visitor import (
+    identify_components,
+    identify_mutable_parameters,
+    identify_variables,
+)
 from pyomo.dae import ContinuousSet, DerivativeVar, Integral
 from pyomo.repn import generate_standard_repn
 
@@ -197,7 +202,7 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     # After discretisation pyomo.dae only changes the ctype of a DerivativeVar, not its class.
     derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
     time = _time(model, derivatives, times)
-    _complete_integrals(model, time)
+    derivatives += _without_integrals(model, time)
     derivatives = [d for d in derivatives if is_over(d, time)]
     if not derivatives:
         raise ModelError(
@@ -297,17 +302,63 @@ def _likely_time(sets: Sequence[Any], derivatives: Sequence[Any], times: Set[flo
     )
 
 
-def _complete_integrals(model: Any, time: Any) -> None:
-    """Write integrals over space again, over all points, as Expressions.
+def _without_integrals(model: Any, time: Any) -> list[Any]:
+    """Make integrals Expressions; returns the derivatives of those over time, which are states now.
 
-    Pyomo does so only once time is discretised too, and for objects that no equation holds.
+    Pyomo writes those over space over all points only once time is discretised too, and for objects
+    that no equation holds. Its trapezoidal rule over time would depend on where igpe evaluates.
     """
+    derivatives = []
     for integral in list(model.component_objects(Integral)):
+        block = integral.parent_block()
         if integral.get_continuousset() is not time:
-            block = integral.parent_block()
             for index, data in integral.items():
                 data.set_value(integral._rule(block, index))
-            block.reclassify_component_type(integral, pyo.Expression)
+        elif _is_used(model, integral):
+            derivatives.append(_running(integral, time))
+        block.reclassify_component_type(integral, pyo.Expression)
+    return derivatives
+
+
+def _is_used(model: Any, integral: Any) -> bool:
+    """Whether a constraint contains it."""
+    members = {id(data) for data in integral.values()}
+    kinds = {type(data) for data in integral.values()}
+    every = model.component_data_objects(pyo.Constraint, active=True)
+    return any(id(one) in members for c in every for one in identify_components(c.expr, kinds))
+
+
+def _running(integral: Any, time: Any) -> Any:
+    """The derivative of the integral from the start to each time; the last is the integral.
+
+    raises  ModelError if this Pyomo does not tell the integrand
+    """
+    block, place = integral.parent_block(), integral.loc
+    try:
+        integrand = integral._rule._fcn.__globals__["rule"]
+    except (AttributeError, KeyError) as error:
+        raise ModelError(
+            f"igpe cannot read the integrand of '{integral.name}'. Make the integral a state: its "
+            "derivative is the integrand, and its start value is 0."
+        ) from error
+    sets = [integral.index_set()] if integral.is_indexed() else []
+    name = unique_component_name(block, f"{integral.local_name}_so_far")
+    block.add_component(name, pyo.Var(*sets, time, initialize=0.0))
+    state = block.component(name)
+    derivative = DerivativeVar(state, wrt=time)
+    block.add_component(unique_component_name(block, f"d{name}"), derivative)
+
+    def equation(b: Any, *index: Any) -> Any:
+        others = index[:-1]
+        return derivative[index] == integrand(b, *others[:place], index[-1], *others[place:])
+
+    rule = pyo.Constraint(*sets, time, rule=equation)
+    block.add_component(unique_component_name(block, f"{name}_rule"), rule)
+    for index, data in integral.items():
+        others = () if index is None else index if isinstance(index, tuple) else (index,)
+        state[(*others, time.first())].fix(0.0)
+        data.set_value(state[(*others, time.last())])
+    return derivative
 
 
 def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[float, Any]]:

@@ -83,8 +83,8 @@ class Result(ResultData, Stored, name="result", number=1):
                   maximise it than at those in `correlations` (restricted maximum likelihood)
     prior_level   sum of the logarithms of the densities of the priors that are not normal, each at
                   its median; the objective contains it, and comparisons of models do not
-    active        active constraints over time and active bounds of states, with their times:
-                  without them, the model would fit better
+    active        active constraints and active bounds of states, with their times if they have
+                  some: without them, the model would fit better
     linked        groups of unknowns that active bounds or constraints link, so that one of them
                   determines the others; numbers of rows of `covariance`
     conditions    of each experiment in words: its name, start values, inputs and events

@@ -15,7 +15,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
-from pyomo.dae import Integral
 from scipy import sparse
 
 from igpe.core.arrays import FloatArray, IntArray
@@ -100,6 +99,7 @@ def parts(problem: Problem, radau: Radau) -> list[Part]:
 
 
 FREE = (-np.inf, np.inf)
+ROOM = 1e-8  # of what is scaled to magnitude 1
 NONE: Mapping[int, float] = MappingProxyType({})
 
 
@@ -313,7 +313,7 @@ def _run(problem: Problem, part: Part, mesh: Mesh, first: int) -> Run:
     if part.on_mesh:
         mesh, fine = _built(problem, part, mesh)
         instance = fine.instances[k]
-        _require_same_times(problem.starts[k].others, fine.starts[k].others, instance.model)
+        _require_same_times(problem.starts[k].others, fine.starts[k].others)
         limits = model_limits(fine, k, part.ivp)
     if limits is not None and not mesh.has(limits.times).all():
         mesh = mesh.with_edges(limits.times)  # all: points between edges move
@@ -336,13 +336,11 @@ def _built(problem: Problem, part: Part, mesh: Mesh) -> tuple[Mesh, Problem]:
     return mesh, fine.with_instances(instances)
 
 
-def _require_same_times(built: Mapping[str, Any], here: Mapping[str, Any], model: Any) -> None:
+def _require_same_times(built: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse constraints without time whose rules depend on which times the model is built at.
 
     built, here  those of the model at the measured times, and on the mesh
     """
-    if any(True for _ in model.component_objects(Integral)):  # it belongs to a mesh
-        return
     for name, constraint in here.items():
         if name in built and _names(constraint.expr) != _names(built[name].expr):
             raise Unsupported(
@@ -436,11 +434,24 @@ class Assembled:
         )
         assembly = replace(assembly, rows=assembly.row_factors(self.values))
         self._limits = lower, upper
-        scaled = Scaled(
-            assembly.program, size, assembly.rows, bounds * assembly.rows, assembly.unit
-        )
+        bounds = bounds * assembly.rows
+        if (bounds[0] == bounds[1]).sum() > n:
+            bounds += self._loosened()
+        scaled = Scaled(assembly.program, size, assembly.rows, bounds, assembly.unit)
         self._cost = ca.Function("cost", [scaled.program["x"]], [scaled.program["f"]])
         self._compiled = CompiledProgram(scaled, {**SCALED, **solver.settings}, assembly.functions)
+
+    def _loosened(self) -> FloatArray:
+        """(2, m) for the bounds of all rows: the model's constraints with a little room.
+
+        IPOPT refuses more equations than variables, also if they agree.
+        """
+        room = []
+        for run in self.runs:
+            count = 0 if run.limits is None else len(run.limits.low)
+            rest = run.bounds().shape[1] - count
+            room.append(np.repeat([0.0, ROOM], [rest, count]))
+        return np.outer([-1.0, 1.0], np.concatenate(room))
 
     def _squares(self) -> Squares:
         n, hang = len(self.values), unmeasured(self.problem)

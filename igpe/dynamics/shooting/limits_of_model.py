@@ -198,7 +198,7 @@ def violated(problem: Problem, x: FloatArray) -> set[str]:
         still = np.linalg.norm(along * x, axis=1) <= SAME * size
         holds = limits.equations & still & (np.abs(value - limits.low) <= SAME * size)
         slack = np.minimum(value - limits.low, limits.high - value)
-        lost = ~holds & (slack < ROUNDING * size)
+        lost = ~holds & ~(slack >= ROUNDING * size)
         names |= {limits.constraint(i) for i in np.flatnonzero(lost).tolist()}
     return names
 
@@ -220,7 +220,7 @@ def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set
         looked_at = set[str]()
         for i in np.argsort(slack).tolist():  # the worst time of each is enough
             name = limits.constraint(i)
-            if slack[i] < 0 and not limits.equations[i] and name not in names | looked_at:
+            if not slack[i] >= 0 and not limits.equations[i] and name not in names | looked_at:
                 looked_at.add(name)
                 there = problem.box.clip(x + side[i] * reach[i] / error[i])
                 names |= {name} & violated(problem, there)

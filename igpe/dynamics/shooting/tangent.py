@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import null_space
 from scipy.optimize import nnls
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.dynamics.shooting.limits_of_model import as_inequalities, limits_along
 from igpe.dynamics.simulation import fine_grid
@@ -32,6 +32,7 @@ from igpe.problem.problem import Problem
 ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
 CONTACT = 1e-3  # the same of one over time, which collocation keeps at the points of its mesh
 OPTIMAL = 1e-6  # share of the sum of squares along the derivative that no constraint must explain
+SIGNIFICANT = 3.84  # variances by which the sum of squares would fall: chi squared, 95 %
 EXPLAINED = 1e-2  # of that share: what an optimum leaves, its contacts lying between times
 MOST = 40_000  # constraints over time in a model that is built to look at them
 
@@ -41,7 +42,8 @@ class Tangent(NamedTuple):
 
     rows    (k, n) their derivative by the free unknowns, of inequalities towards what they forbid
     equations  (k,) which of them are equations;  known: constraints that were looked at
-    active  those over time and bounds of states that hold the optimum, each with its time
+    active  those that hold the optimum, and bounds of states, with their time if they have one:
+            without one of them, the model would fit significantly better
     """
 
     rows: FloatArray
@@ -55,17 +57,18 @@ def tangent(problem: Problem, x: FloatArray, at: Linearised | None = None) -> Ta
 
     at  residuals and derivative there; None: constraints over time stay out
     """
-    fixed = _without_time(problem, x)
+    fixed, names = _without_time(problem, x)
     if at is None or not np.isfinite(at.jacobian).all():
         return fixed
     free = np.flatnonzero(~on_bounds(x, at, problem.box))
-    along = null_space(fixed.rows[:, free]) if len(fixed.rows) else np.eye(len(free))
-    split = directions(at.jacobian[:, free] @ along)
-    inverse = split.known / split.singular[:, None] @ along.T  # (r, n_free)
-    pull = -inverse @ (at.jacobian[:, free].T @ at.residual)
+    inverse, pull = _pull(at, free, fixed.rows)
     share = float(pull @ pull)
     if share <= OPTIMAL * at.squares:
-        return fixed._replace(known=fixed.known | problem.inequalities)
+        degrees = max(len(at.residual) - len(free) + len(fixed.rows), 1)
+        least = SIGNIFICANT * (1.0 if problem.sigma_known else at.squares / degrees)
+        gains = [_pull(at, free, np.delete(fixed.rows, i, axis=0))[1] for i in range(len(names))]
+        felt = dict.fromkeys(n for n, g in zip(names, gains, strict=True) if g @ g > least)
+        return fixed._replace(known=fixed.known | problem.inequalities, active=tuple(felt))
     with suppress(Unsupported, ModelError):
         rows, names = _contacts(problem, x)
         if len(rows):
@@ -79,20 +82,32 @@ def tangent(problem: Problem, x: FloatArray, at: Linearised | None = None) -> Ta
     return fixed
 
 
-def _without_time(problem: Problem, x: FloatArray) -> Tangent:
+def _pull(at: Linearised, free: IntArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(r, n_free), (r,): how the sum of squares falls along all directions that rows (k, n) allow.
+
+    The square of the second is the decrease that Gauss and Newton promise.
+    """
+    along = null_space(rows[:, free]) if len(rows) else np.eye(len(free))
+    split = directions(at.jacobian[:, free] @ along)
+    inverse = split.known / split.singular[:, None] @ along.T
+    return inverse, -inverse @ (at.jacobian[:, free].T @ at.residual)
+
+
+def _without_time(problem: Problem, x: FloatArray) -> tuple[Tangent, list[str]]:
+    """The active constraints without time, and the name of each row."""
     nothing = Tangent(np.zeros((0, len(x))), np.zeros(0, dtype=bool), frozenset())
     names = frozenset(n for starts in problem.starts for n in starts.others)
     if not names:
-        return nothing
-    rows, equations = [nothing.rows], [nothing.equations]
+        return nothing, []
+    rows, equations, of = [nothing.rows], [nothing.equations], list[str]()
     for k in range(len(problem.experiments)):
         try:
             made = limits_along(problem, k, x)
         except (Unsupported, ModelError):
-            return nothing
+            return nothing, []
         if made is None:
             if problem.starts[k].others:
-                return nothing
+                return nothing, []
             continue
         limits, value, along = made
         without_time = [n in names for n in limits.names]
@@ -102,7 +117,8 @@ def _without_time(problem: Problem, x: FloatArray) -> Tangent:
         chosen = is_active & np.array(without_time)
         rows.append((along * np.where(below < above, -1.0, 1.0)[:, None])[chosen])
         equations.append(limits.equations[chosen])
-    return Tangent(np.vstack(rows), np.concatenate(equations), names)
+        of += [limits.names[i] + limits.of for i in np.flatnonzero(chosen)]
+    return Tangent(np.vstack(rows), np.concatenate(equations), names), of
 
 
 def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
