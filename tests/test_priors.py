@@ -118,6 +118,31 @@ def test_profiles_leave_a_kink_where_another_value_fits_better():
     assert rises == pytest.approx([made.rise] * 2, rel=2e-3)
 
 
+def test_profiles_of_unknowns_with_kinks_go_to_their_ends():
+    """An enzyme whose unknowns all have priors with a kink, and leave and meet these."""
+    times, noise = np.linspace(0.5, 10, 8), 0.1 * np.random.default_rng(1).standard_normal(8)
+    law = lambda m, t: -m.V * m.s[t] / (m.K + m.s[t])  # noqa: E731
+    output = {"y": lambda m, t: m.b - m.s[t]}
+    model = ode({"s": law}, outputs=output, V=(0.01, 100), K=(0.01, 100), b=(0, 20))
+    laws = {"V": ("laplace", (0.95, 0.05)), "b": ("laplace", (5.0, 0.02)),
+            "K": ("log-laplace", (-0.4, 0.3)), "s(t0)": ("log-laplace", (1.6, 0.1))}  # fmt: skip
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "y": 1.0}),
+        start={"s": igpe.Unknown(0.1, 20)}, start_time=0.0, sigma=0.1,
+    )  # fmt: skip
+    priors = {n: igpe.losses.Prior(*given) for n, given in laws.items()}
+    blank = igpe.Problem(model, parameters=["V", "K", "b"], experiments=run, priors=priors)
+    truth = {"V": 1.0, "K": 0.7, "b": 5.0, "s(t0)": 5.0}
+    exact = igpe.simulate(blank, truth, times)["y"]
+    posed = blank.with_data(pd.DataFrame({"time": times, "y": exact + noise}))
+    near = igpe.SingleShooting().estimate(posed, truth)
+    made = igpe.profile(posed, near, most_integrations=2000)
+    assert [p.name for p in made.profiles] == list(posed.box.names)
+    assert all(p.determined for p in made.profiles)
+    assert made.parameters["V"] == pytest.approx(0.95, abs=1e-6)
+    assert max(p.costs.max() for p in made.profiles) < made.objective + 1.1 * made.rise
+
+
 def test_methods_that_know_normal_priors_alone_say_so():
     times = np.linspace(0.2, 3, 8)
     prior = igpe.losses.Prior("laplace", (0.5, 0.1))

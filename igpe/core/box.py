@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,9 @@ SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a
 
 
 ROUNDING = 1e-6  # relative distance of an end from a bound that it has reached
+
+
+ON = 1e-14  # of a kink: nearer, a value is on it
 
 
 def is_reached(end: float, bound: float) -> bool:
@@ -26,12 +29,14 @@ class Box:
     names         (n,)
     lower, upper  (n,), in the units of the unknowns; may be infinite
     logarithmic   those whose logarithms are sought and spread; their bounds are positive
+    kinks         unknown -> where the objective has one
     """
 
     names: tuple[str, ...]
     lower: FloatArray
     upper: FloatArray
     logarithmic: frozenset[str] = frozenset()
+    kinks: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -50,6 +55,16 @@ class Box:
         """The nearest point inside."""
         return np.clip(values, self.lower, self.upper)
 
+    def steps(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n,) the least and largest step from x that stays inside and passes no kink."""
+        low, high = self.lower - x, self.upper - x
+        for name, kink in self.kinks.items():
+            i = self.names.index(name)
+            if not math.isclose(x[i], kink, rel_tol=ON, abs_tol=ON):
+                side = high if x[i] < kink else low
+                side[i] = kink - x[i]
+        return low, high
+
     @property
     def middle(self) -> FloatArray:
         """(n,) middle of the bounds; where they are not finite, 1 or the bound nearest to it."""
@@ -61,7 +76,9 @@ class Box:
         """The box of some of the unknowns, in the order asked for."""
         chosen = tuple(names)
         index = [self.names.index(n) for n in chosen]
-        return Box(chosen, self.lower[index], self.upper[index], self.logarithmic & {*chosen})
+        kinks = {n: v for n, v in self.kinks.items() if n in chosen}
+        kept = self.logarithmic & {*chosen}
+        return Box(chosen, self.lower[index], self.upper[index], kept, kinks)
 
     def without(self, names: Iterable[str]) -> "Box":
         """The box of all unknowns but these."""

@@ -4,8 +4,10 @@ A prior by another law than the normal one adds minus twice the logarithm of its
 objective: a residual with the right gradient and a curvature that is never negative, and an offset.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -201,7 +203,10 @@ def stats() -> Any:
 
 
 def _laplace(x: float, m: float, b: float) -> Bend:
-    return Bend(np.sign(x - m) / b, 1 / (b * max(abs(x - m), KINK * b)))
+    away = abs(x - m)
+    if away <= ROUND * b:
+        return Bend((x - m) / (ROUND * b**2), 1 / (ROUND * b**2))
+    return Bend(np.sign(x - m) / b, 1 / (b * max(away, b)))
 
 
 def _cauchy(x: float, m: float, s: float) -> Bend:
@@ -237,7 +242,9 @@ class Density(NamedTuple):
     size: int
 
 
-KINK = 1e-3  # of Laplace's scale: so near its mean it counts as round
+KINK = 1e-3  # of Laplace's scale: so near its mean a value is on the kink
+ROUND = 1e-7  # the same: the kink is rounded there, so that searches come to an end on it.
+# Their steps end at a kink (`Box.steps`), so that curvature need not keep them from passing it.
 LAWS = {
     "normal": Density(lambda m, s: stats().norm(m, s), _normal, 2),
     "laplace": Density(lambda m, b: stats().laplace(m, b), _laplace, 2),
@@ -302,7 +309,7 @@ class Prior(Checked):
                 "distribution of positive width."
             )
 
-    @property
+    @cached_property
     def _distribution(self) -> Any:
         return LAWS[self.law].distribution(*self.parameters)
 
@@ -319,14 +326,20 @@ class Prior(Checked):
 
     def is_on_kink(self, x: float) -> bool:
         """Return True if x is the value at which the density has a kink, up to rounding."""
-        share = self._distribution.cdf(self._there(x))
-        return bool(self.has_kink and abs(share - 0.5) <= KINK / 2)
+        return self._from_kink(x) <= KINK
+
+    def _from_kink(self, x: float) -> float:
+        """How far x is from a kink, in units of its scale; infinite without one."""
+        share = self._distribution.cdf(self._there(x)) if self.has_kink else 0.0
+        return -math.log(2 * min(share, 1 - share)) if 0 < share < 1 else math.inf
 
     def log_density(self, x: float) -> float:
-        """Natural logarithm of the density at x, on the prior's scale."""
+        """Natural logarithm of the density at x, on the prior's scale. Kinks are rounded."""
         law, there = self._distribution, self._there
         inside = law.cdf(there(self.upper)) - law.cdf(there(self.lower))
-        return float(law.logpdf(there(x)) - np.log(inside))
+        away = self._from_kink(x) / ROUND
+        lost = ROUND * (1 - away) ** 2 / 2 if away < 1 else 0.0
+        return float(law.logpdf(there(x)) - np.log(inside)) - lost
 
     def bend(self, x: float) -> Bend:
         """Return the slope and curvature (`Bend`) of the negative log density with respect to the
@@ -340,6 +353,11 @@ class Prior(Checked):
         if not SCALES[self.scale]:
             return x
         return float(np.log(x) / SCALES[self.scale]) if x > 0 else -np.inf
+
+
+def kinks_of(priors: Mapping[str, NormalPrior | Prior]) -> dict[str, float]:
+    """Return the values at which the densities of unknowns have a kink."""
+    return {n: p.mean for n, p in priors.items() if isinstance(p, Prior) and p.has_kink}
 
 
 def check_priors(priors: Mapping[str, NormalPrior | Prior], unknowns: Box) -> None:

@@ -18,7 +18,15 @@ from igpe.problem.building import as_builder, build, build_all
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.labelled import read_labelled
-from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.losses import (
+    ROUNDING,
+    LeastSquares,
+    Loss,
+    NormalPrior,
+    PiecewiseConstant,
+    Prior,
+    kinks_of,
+)
 from igpe.problem.measurements import time_unit, unit_name
 from igpe.problem.members import names_of
 from igpe.problem.model import Instance, ModelStarts, model_starts, without_constraints
@@ -145,7 +153,7 @@ class Problem(Suggesting):
         self.systems: dict[tuple[str, tuple[str, ...]], Any] = {}
         self.compiled: Any = None  # `igpe.equations.compiled`
         self.unknowns = with_logarithms(
-            self._unknowns(parameters),
+            replace(self._unknowns(parameters), kinks=kinks_of(priors)),
             expanded("logarithmic", self._given["logarithmic"], self.instances),
         )
         self.priors = MappingProxyType({**self._known_with_errors(), **priors})

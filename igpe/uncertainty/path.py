@@ -247,7 +247,7 @@ ENOUGH = 1e-3  # of the distance from the estimate: how exactly the end is found
 WIDEN = 4.0  # of the step before: the longest next one
 EAGER = 1.4  # times longer may the longest be again after a step that could not be made
 TOO_MUCH = 2.5  # of the increment aimed at: a step that rises more is made again, shorter
-SHORTEST = 1e-9  # of the way so far: a step that cannot be made even so is the end
+SHORTEST = 1e-9  # of the way so far, or the first step: one that cannot be made even so ends it
 MOST = 200  # tried steps on one side, whether they could be made or not
 ENDLESS = 1e4  # of the first step: as far as is looked where there is no bound
 JUMP = 0.5  # of the rise: where the cost jumps so far above the target, it has no root there
@@ -314,13 +314,13 @@ def _walked(
 ) -> Walk:
     """See `walk`; with the first step."""
     points, target, limit = [origin], origin.cost + steps.rise, abs(path.reach[sign > 0])
-    farthest, widen = limit if np.isfinite(limit) else ENDLESS * step, WIDEN
+    farthest, widen, first = limit if np.isfinite(limit) else ENDLESS * step, WIDEN, step
     for _ in range(MOST):
         at = min(abs(points[-1].at) + step, farthest)
         point = path.point(sign * at, points[-1])
         if point is None or _too_far(point, points[-1], target, steps):
             step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
-            if step < SHORTEST * at:
+            if step < SHORTEST * max(at, first):
                 break
             widen = 1.0 if point is None else widen
             continue

@@ -23,6 +23,7 @@ residuals and n unknowns E[psi^2] is sum psi^2 / (m - n) (1 + n/m var(psi') / E[
 It is an estimate, so that limits are Student's, with m - n degrees of freedom.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
@@ -150,7 +151,9 @@ class Logarithms:
     def __init__(self, box: Box) -> None:
         self.own = box
         self.which = box.in_logarithms
-        self.box = Box(box.names, self.there(box.lower), self.there(box.upper))
+        logs = zip(box.names, self.which, strict=True)
+        kinks = {n: math.log(v) if log else v for n, log in logs if (v := box.kinks.get(n))}
+        self.box = Box(box.names, self.there(box.lower), self.there(box.upper), kinks=kinks)
 
     def there(self, x: FloatArray) -> FloatArray:
         """(n,) u of x."""

@@ -75,7 +75,7 @@ class LineSearch(Checked):
         promised, tried = np.inf, 0
         for steps in range(self.max_iterations):
             size = np.maximum(np.abs(x), floor)
-            low, high = (box.lower - x) / size, (box.upper - x) / size
+            low, high = (side / size for side in box.steps(x))
             step = bounded_solution(at.jacobian * size, -at.residual, low, high) * size
             remaining = at.residual + at.jacobian @ step
             promised = at.cost - float(remaining @ remaining)
@@ -205,7 +205,7 @@ class GaussNewton(Checked):
         model = Curvature(len(x), wanted=self.curvature or at.offset != 0.0)
         for iteration in range(1, self.max_iterations + 1):
             size = np.where(even, 1.0, np.maximum(np.abs(x), floor))
-            low, high = box.lower - x, box.upper - x
+            low, high = box.steps(x)
             step = model.step(at, low, high, radius * size)
             cost, squares = at.cost, at.every_square
             promised = model.promised(at, step)
