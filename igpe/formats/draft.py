@@ -7,7 +7,7 @@ reactions are given. The reactor has the table's units where the table gives all
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -30,6 +30,7 @@ IS_DOSE = re.compile(r"(?i)(amt|dose|dosis|dosage)\b")
 DOSES = (
     "doses? Give each as an event of its experiment: events=[igpe.Event(at=..., add={'A': ...})]"
 )
+EXCESS = 10.0  # times what is measured may what is not be at the start
 MOST_ENERGY = 250e3  # J/mol, of an activation energy
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
@@ -169,12 +170,18 @@ class Draft:
             *book.warnings,
             *[f"Left out: {limits}. These are limits of detection, not values."] * bool(limits),
             *(f"Not used: '{h}' ({why})." for h, why in _unused(book, self.starts).items()),
-            *(
-                f"{n} starts at {s.value}: {s.why}."
-                for n, s in next(iter(self.starts.values())).items()
-            ),
+            *_start_sentences(self.starts),
             self.model,
         ]
+
+
+def _start_sentences(starts: Starts) -> Iterator[str]:
+    """Where each state starts: in the first experiment, if not in all alike."""
+    first = next(iter(starts))
+    for name, start in starts[first].items():
+        differs = any(states.get(name) != start for states in starts.values())
+        place = f" in {first} (START lists all experiments)" * differs
+        yield f"{name} starts at {start.value}{place}: {start.why}."
 
 
 def draft(
@@ -399,9 +406,9 @@ def measured_start(
 
 
 def unmeasured_start(size: float) -> DraftStart:
-    """To be estimated, up to twice what is measured elsewhere."""
+    """To be estimated, up to far more than is measured: what no one measures is often in excess."""
     return DraftStart(
-        f"igpe.Unknown(0.0, {short(round_up(2 * size))})",
+        f"igpe.Unknown(0.0, {short(round_up(EXCESS * size))})",
         "estimated: not measured; give the number if you know it",
     )
 
@@ -528,7 +535,7 @@ def _by_reactions(
         "builder": "REACTOR",
         "parameters": "REACTOR.parameters",
     }
-    starts = {run.name: _starts(run, equations, factors, begin, unit) for run in sheet.runs}
+    starts = _starts(sheet, equations, factors, begin, unit)
     species = list(dict.fromkeys(s for e in equations for s in e.species))
     sources = {of[-1]: SHARED for c in sheet.measured if (of := share_of(c, species))}
     return fields, {run: each | sources for run, each in starts.items()}
@@ -564,30 +571,30 @@ def _rate(equation: Equation, place: int) -> str:
 
 
 def _starts(
-    run: WorkbookRun,
+    sheet: Workbook,
     equations: Sequence[Equation],
     factors: Mapping[str, float],
     begin: float,
     unit: str,
-) -> dict[str, DraftStart]:
-    """Species -> start value; what is not measured but made is not there at the start."""
+) -> Starts:
+    """Start values by species; what is not measured but made is not there at the start."""
     species = dict.fromkeys(s for e in equations for s in e.species)
-    constant = {
-        n: DraftStart(
-            short(c.value * (conversion(n, c.unit, unit)[0] if unit and c.unit else 1.0)),
-            "a condition of the table",
-        )
-        for n, c in run.conditions.items()
-        if n in species and (not unit or dimension(c.unit) in ({}, CONCENTRATION))
-    }
     nets = [(e, s, n) for e in equations for s, n in e.net.items()]
     made = {s for e, s, n in nets if n > 0 or (e.reversible and s in e.right)}
     zero = DraftStart("0.0", "assumed: not measured, but formed by a reaction")
-    known = {s: f for s, f in factors.items() if s in run.table.columns}
-    most = max((largest([run], s) * f for s, f in known.items()), default=1.0)
-    return {
-        s: measured_start(run, s, begin, known[s], 0.0)
-        if s in known
-        else constant.get(s, zero if s in made else unmeasured_start(most))
-        for s in species
-    }
+    most = max((largest(sheet.runs, s) * f for s, f in factors.items()), default=1.0)
+    usual = {s: zero if s in made else unmeasured_start(most) for s in species}
+    starts = {}
+    for run in sheet.runs:
+        constant = {
+            n: DraftStart(
+                short(c.value * (conversion(n, c.unit, unit)[0] if unit and c.unit else 1.0)),
+                "a condition of the table",
+            )
+            for n, c in run.conditions.items()
+            if n in species and (not unit or dimension(c.unit) in ({}, CONCENTRATION))
+        }
+        there = species.keys() & run.table.columns
+        own = {s: measured_start(run, s, begin, factors[s], 0.0) for s in factors if s in there}
+        starts[run.name] = usual | constant | own
+    return starts

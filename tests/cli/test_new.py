@@ -188,8 +188,18 @@ def test_several_tables_are_several_experiments(folder):
 def test_an_unmeasured_reactant_is_estimated(folder):
     table().to_csv("my.csv", index=False)
     said = made("--data", "my.csv", "--reaction", "A + X -> B; B -> C")
-    assert "X starts at igpe.Unknown(0.0, 2.0): estimated" in said
+    assert "X starts at igpe.Unknown(0.0, 10.0): estimated" in said
     assert "X(t0)" in run("check", "model.py").stdout
+
+
+def test_an_unmeasured_reactant_has_one_range_in_all_experiments(folder):
+    """In the second experiment it is in excess of all that is measured there."""
+    table().to_csv("one.csv", index=False)
+    (table() / [1, 4, 4]).to_csv("two.csv", index=False)
+    said = made("--data", "one.csv", "--data", "two.csv", "--reaction", "A + X -> B; B -> C")
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    assert text.count('"X": igpe.Unknown(0.0, 10.0),') == 2
+    assert "A starts at igpe.Unknown(0.0, 2.0, guess=1.0) in one (START" in said
 
 
 @pytest.mark.parametrize("kind", ["numbered", "long"])
