@@ -121,7 +121,7 @@ def _read(path: Path) -> Problem:
 
 
 def _parameter(row: Any) -> PetabParameter:
-    lower, upper = float(row["lowerBound"]), float(row["upperBound"])
+    lower, upper = _bounds(row)
     nominal = float(row.get("nominalValue", np.nan))
     if nominal <= 0 and row["parameterScale"] in LOGARITHMS:
         raise DataError(
@@ -137,6 +137,22 @@ def _parameter(row: Any) -> PetabParameter:
             "least one of them."
         )
     return PetabParameter(lower, upper, nominal)
+
+
+def _bounds(row: Any) -> tuple[float, float]:
+    """The bounds of a parameter, narrowed by a uniform prior.
+
+    raises DataError where they have no value in common
+    """
+    lower, upper, kind = float(row["lowerBound"]), float(row["upperBound"]), _prior_kind(row)
+    if kind not in FLAT or not (given := _text(row.get("objectivePriorParameters"))):
+        return lower, upper
+    on_scale = kind == "parameterScaleUniform" and row["parameterScale"] in LOGARITHMS
+    base = 10.0 if row["parameterScale"] == "log10" else np.e
+    low, high = (base ** float(v) if on_scale else float(v) for v in given.split(";"))
+    if max(lower, low) > min(upper, high):
+        raise _no_prior(row, f"the bounds [{lower:g}, {upper:g}] contain none of these values")
+    return max(lower, low), min(upper, high)
 
 
 class MeasurementRow(NamedTuple):
@@ -365,11 +381,10 @@ def _read_prior(name: str, row: Any) -> NormalPrior | Prior | None:
 
     raises DataError for numbers that the law does not have
     """
-    kind = row.get("objectivePriorType")
-    if kind is None or pd.isna(kind) or not kind or kind in FLAT:
+    kind, numbers = _prior_kind(row), row.get("objectivePriorParameters")
+    if not kind or kind in FLAT:
         return None
-    law, on_scale = LAWS.get(str(kind), (str(kind), False))
-    numbers = row["objectivePriorParameters"]
+    law, on_scale = LAWS.get(kind, (kind, False))
     lower, upper = (float(row.get(n, s * np.inf)) for n, s in (("from", -1), ("to", 1)))
     try:
         values = tuple(float(v) for v in str(numbers).split(";"))
@@ -379,9 +394,20 @@ def _read_prior(name: str, row: Any) -> NormalPrior | Prior | None:
             return NormalPrior(mean, deviation, lower=lower, upper=upper)
         return Prior(law, values, scale, lower, upper)
     except (ValueError, TypeError, ProblemError) as error:
-        raise DataError(
-            f"The prior of '{name}' is {kind} with the parameters {numbers}: {error}"
-        ) from None
+        raise _no_prior(row, error) from None
+
+
+def _prior_kind(row: Any) -> str:
+    return _text(row.get("objectivePriorType"))
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None or pd.isna(cell) else str(cell)
+
+
+def _no_prior(row: Any, why: object) -> DataError:
+    kind, numbers = _prior_kind(row), row.get("objectivePriorParameters")
+    return DataError(f"The prior of '{row.name}' is {kind} with the parameters {numbers}: {why}")
 
 
 def _flat(parameters: pd.DataFrame) -> float:

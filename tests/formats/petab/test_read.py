@@ -389,6 +389,34 @@ def test_petab_plots_simulations():
 
 
 @pytest.mark.parametrize(
+    ("kind", "numbers", "bounds"),
+    [
+        ("uniform", "0.5;2000", (0.5, "upper")),
+        ("parameterScaleUniform", "-1;0", (0.1, 1.0)),
+        ("parameterScaleUniform", "", ("lower", "upper")),
+    ],
+)
+def test_uniform_priors_narrow_the_bounds(tmp_path, kind, numbers, bounds):
+    given = small.PARAMETERS.iloc[0]
+    parameters = small.PARAMETERS.assign(
+        objectivePriorType=[kind, "", ""], objectivePriorParameters=[numbers, "", ""]
+    )
+    box = igpe.petab.read_petab(small.write(tmp_path, parameters=parameters)).box
+    of = {"lower": given["lowerBound"], "upper": given["upperBound"]}
+    ends = [float(of.get(b, b)) for b in bounds]
+    assert [box.lower[0], box.upper[0]] == pytest.approx(ends, rel=1e-14)
+
+
+def test_a_uniform_prior_without_values_within_the_bounds_is_refused(tmp_path):
+    parameters = small.PARAMETERS.assign(
+        objectivePriorType=["parameterScaleUniform", "", ""],
+        objectivePriorParameters=["-9;-8", "", ""],
+    )
+    with pytest.raises(igpe.errors.DataError, match=r"-9;-8: the bounds \[0.001, 1000\] contain"):
+        igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
+
+
+@pytest.mark.parametrize(
     ("kind", "numbers", "density"),
     [
         ("parameterScaleNormal", "-0.5;0.3", lambda x: norm.logpdf(np.log10(x), -0.5, 0.3)),
