@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.progress import say
+from igpe.core.progress import Share, say
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import SLACK, TINY, UNIT, above, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
@@ -470,6 +470,9 @@ def confirm(
         small = [c for c in parts if 0 < len(c) < BATCH]  # joined, to be integrated side by side
         todo = [c for c in parts if len(c) >= BATCH]
         todo += [Claims.joined(small)] if small else []
+        known = len(claims) - len(set[int]().union(*(c.number.tolist() for c in todo)))
+        words = f"Checking the certificate: {known} of {len(claims)} boxes confirmed"
+        say(Share(words, known / len(claims), steady=False))
     return Confirmed(Claims.joined([claims[:0], *todo]), None, done, len(again))
 
 

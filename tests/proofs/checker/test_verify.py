@@ -15,6 +15,7 @@ import pytest
 from ode import ode
 
 import igpe
+from igpe.core.progress import Share
 from igpe.proofs.checker import confirm, verify
 from igpe.proofs.checker.verify import read_tree, slabs
 
@@ -81,7 +82,11 @@ def test_without_a_bound_above_0_the_sum_is_not_called_0(
 def test_it_says_that_it_prepares_and_checks(problem: igpe.Problem) -> None:
     sentences: list[str] = []
     igpe.verify(certificate(), problem, progress=sentences.append)
-    assert [s.split()[0] for s in sentences] == ["Preparing", "Checking"]
+    assert [s.split()[0] for s in sentences[:2]] == ["Preparing", "Checking"]
+    shares = [s.share for s in sentences if isinstance(s, Share)]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert "boxes confirmed" in sentences[-1]
 
 
 CORRUPTIONS: list[tuple[dict[tuple[Any, ...], Any], str]] = [
