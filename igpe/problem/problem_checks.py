@@ -573,8 +573,8 @@ def _check_alike(group: Sequence[Experiment]) -> None:
         here = f"experiments {name} and {e.name}"
         for difference in _differences(first, e.spectra, here):
             raise ProblemError(
-                f"{difference} Pass shared=False to igpe.Spectra if the species have separate "
-                "spectra."
+                f"{difference} Shared spectra must agree in this. Change one, or pass shared=False "
+                "to igpe.Spectra if the species have separate spectra."
             )
 
 
@@ -582,22 +582,13 @@ def _differences(first: Any, one: Any, here: str) -> Iterator[str]:
     """Why the spectra of two experiments cannot be shared."""
     w = first.wavelengths
     if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
-        yield f"The wavelengths of {here} differ, so these experiments cannot share spectra."
+        yield f"The spectra of {here} do not have the same wavelengths."
     options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
     if options[0] != options[1]:
-        yield (
-            f"The spectra of {here} differ in `nonnegative`, `smooth` or `unwanted`, so they "
-            "cannot be shared."
-        )
+        yield f"The spectra of {here} do not have the same `nonnegative`, `smooth` and `unwanted`."
     ratio = one.noise / first.noise
     if not np.allclose(ratio, ratio[0], rtol=ALIKE):
-        yield (
-            f"The standard deviations of the spectra of {here} do not have the same ratio at all "
-            "wavelengths, which shared spectra require."
-        )
+        yield f"The errors of the spectra of {here} do not have the same ratio at all wavelengths."
     for species in set(first.pure) & set(one.pure):
         if not np.allclose(first.pure[species], one.pure[species]):
-            yield (
-                f"`pure` contains two different spectra of '{species}' for {here}. Give one "
-                "spectrum."
-            )
+            yield f"The spectra of {here} do not have the same `pure` spectrum of '{species}'."
