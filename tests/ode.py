@@ -55,3 +55,32 @@ def ode(
         return m
 
     return build
+
+
+def row(
+    members: Iterable[int],
+    slope: Callable[[Any, int, Any], Any],
+    *,
+    name: str = "x",
+    indexed: Mapping[str, tuple[Iterable[int], Any]] | None = None,
+    **unknowns: Any,
+) -> Callable[[Any], Any]:
+    """The builder of a model whose states are the members of one variable, x[i].
+
+    slope     of a member, as a function of the model, its index and the time
+    indexed   parameter -> its own indices, and bounds
+    unknowns  as in `over_time`
+    """
+
+    def build(times: Iterable[float]) -> pyo.ConcreteModel:
+        m = over_time(times, "", **unknowns)
+        for parameter, (indices, bounds) in (indexed or {}).items():
+            setattr(m, parameter, pyo.Var(list(indices), bounds=bounds))
+        m.i = pyo.Set(initialize=list(members))
+        setattr(m, name, pyo.Var(m.i, m.t))
+        rate = dae.DerivativeVar(getattr(m, name), wrt=m.t)
+        setattr(m, f"d{name}", rate)
+        m.balance = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: rate[i, t] == slope(m, i, t))
+        return m
+
+    return build

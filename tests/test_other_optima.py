@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode, over_time
-from pyomo import dae
+from ode import ode, over_time, row
 from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 
 import igpe
@@ -605,16 +604,7 @@ def test_ends_of_a_convex_step_3_agree_by_their_standard_errors(monkeypatch, mov
 def _decays(n):
     """n states that decay at multiples of one rate, the first measured."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(0, n - 1)
-        m.x = pyo.Var(m.i, m.t)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-        m.k = pyo.Var(bounds=(0.1, 3.0))
-        rate = lambda m, i, t: m.dx[i, t] == -(1 + i) * m.k * m.x[i, t]  # noqa: E731
-        m.rate = pyo.Constraint(m.i, m.t, rule=rate)
-        return m
-
+    build = row(range(n), lambda m, i, t: -(1 + i) * m.k * m.x[i, t], k=(0.1, 3.0))
     times = np.array([0.5, 1.0, 2.0])
     data = pd.DataFrame({"time": times, "x[0]": np.exp(-0.8 * times)})
     start = {f"x[{i}]": 1.0 for i in range(n)}

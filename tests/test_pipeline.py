@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import row
 from zoo import CASES
 
 import igpe
@@ -18,23 +18,13 @@ from igpe.dynamics.search.complement import complement
 LINEAR = CASES["consecutive"]
 
 
-def two_reactions(times):
+def _slope(m, i, t):
     """The six species of Michalik et al. (2009, IGPE), eqs. 6 to 11."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.i = pyo.RangeSet(6)
-    m.x = pyo.Var(m.i, m.t)
-    m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-    m.k1, m.k2 = pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
-    m.r1 = pyo.Expression(m.t, rule=lambda m, t: m.k1 * m.x[1, t] * m.x[2, t])
-    m.r2 = pyo.Expression(m.t, rule=lambda m, t: m.k2 * m.x[4, t] * m.x[5, t])
-    sign = {1: -1, 2: -1, 3: 1, 4: -1, 5: -1, 6: 1}
+    rate = m.k1 * m.x[1, t] * m.x[2, t] if i <= 3 else m.k2 * m.x[4, t] * m.x[5, t]
+    return rate if i in (3, 6) else -rate
 
-    def balance(m, i, t):
-        return m.dx[i, t] == sign[i] * (m.r1[t] if i <= 3 else m.r2[t])
 
-    m.balance = pyo.Constraint(m.i, m.t, rule=balance)
-    return m
+two_reactions = row(range(1, 7), _slope, k1=(0, 10), k2=(0, 10))
 
 
 def six_species():

@@ -35,6 +35,12 @@ def warnings(*arguments, **named):
     return igpe.check(problem(*arguments, **named), identifiability=False).warnings
 
 
+def said_of(model, *runs, parameters=("k",)):
+    """The warnings about a model and its experiments."""
+    posed = igpe.Problem(model, parameters=parameters, experiments=runs)
+    return igpe.check(posed, identifiability=False).warnings
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_units_that_fit_and_units_that_do_not(name):
     assert warnings(FORMS[name]) == ()
@@ -88,9 +94,7 @@ def test_terms_whose_units_cannot_be_added(unit, count):
         )
         return m
 
-    run = igpe.Experiment(DATA, start={"A": 1.0})
-    posed = igpe.Problem(model, parameters=["k"], experiments=run)
-    said = igpe.check(posed, identifiability=False).warnings
+    said = said_of(model, igpe.Experiment(DATA, start={"A": 1.0}))
     assert len(said) == count
     clash = "Equation 'balance' adds terms whose units differ: mol"
     assert all(clash in s and "Check the units" in s for s in said)
@@ -139,9 +143,7 @@ def of_start(given, fix=None, events=()):
             m.A[0].fix(fix)
         return m
 
-    run = igpe.Experiment(DATA, start=given, events=events)
-    posed = igpe.Problem(model, parameters=["k"], experiments=run)
-    return igpe.check(posed, identifiability=False).warnings
+    return said_of(model, igpe.Experiment(DATA, start=given, events=events))
 
 
 @pytest.mark.parametrize("fix", [None, 2.0])
@@ -173,8 +175,7 @@ def test_replicates_that_are_copies_are_named(apart):
     twice = pd.concat([DATA, DATA.assign(A=DATA["A"] + apart)]).sort_values("time")
     given = problem(lambda m: 1.0)
     run = igpe.Experiment(twice, start={"A": 1.0}, start_time=0.0, replicates=True)
-    copied = igpe.Problem(given.model, parameters=["k"], experiments=run)
-    warnings = " ".join(igpe.check(copied, identifiability=False).warnings)
+    warnings = " ".join(said_of(given.model, run))
     assert ("All replicates of 'A' in experiment '1' are equal." in warnings) == (apart == 0)
 
 
@@ -185,8 +186,7 @@ def test_experiments_that_are_copies_are_named(apart):
         igpe.Experiment(DATA.assign(A=DATA["A"] + off), start={"A": 1.0}, start_time=0.0, name=name)
         for name, off in (("one", 0.0), ("two", apart))
     ]
-    copied = igpe.Problem(given.model, parameters=["k"], experiments=runs)
-    warnings = " ".join(igpe.check(copied, identifiability=False).warnings)
+    warnings = " ".join(said_of(given.model, *runs))
     said = "The measurements of A in the experiments 'one' and 'two' are equal."
     assert (said in warnings) == (apart == 0)
 
@@ -217,8 +217,7 @@ def test_an_input_that_no_equation_uses_is_named(use):
 
     run = igpe.Experiment(DATA, inputs={"E0": 1.0})
     builder = of_the_run if use == "builder" else model
-    problem = igpe.Problem(builder, parameters=["k"], experiments=run)
-    found = igpe.check(problem, identifiability=False).warnings
+    found = said_of(builder, run)
     assert [w.partition("uses the input 'E0', so")[0] for w in found] == [
         "No equation, start condition or measured expression "
     ] * (use in {"fix", "value"})
@@ -229,8 +228,7 @@ def test_a_table_that_does_not_reach_an_end_while_it_changes_is_named():
 
     def warned(table):
         run = igpe.Experiment(DATA, start={"A": 1.0}, start_time=0.0, inputs={"T": table})
-        problem = igpe.Problem(model, parameters=["k"], experiments=run)
-        return igpe.check(problem, identifiability=False).warnings
+        return said_of(model, run)
 
     end = float(DATA["time"].max())
     (found,) = warned(igpe.linear_input([0, end / 2], [1.0, 2.0]))
@@ -257,9 +255,7 @@ def cooling(table, start=373.15, **given):
         m.T[m.t.first()].fix(start)
         return m
 
-    run = igpe.Experiment(table, start_time=0.0, **given)
-    problem = igpe.Problem(model, parameters=["k"], experiments=run)
-    return igpe.check(problem, identifiability=False).warnings
+    return said_of(model, igpe.Experiment(table, start_time=0.0, **given))
 
 
 def test_degrees_celsius_of_what_the_model_has_in_kelvin():
@@ -285,8 +281,7 @@ def test_a_state_that_is_fixed_later_is_named(later):
             m.A[t].fix(1.0)
         return m
 
-    problem = igpe.Problem(model, parameters=["k"], experiments=igpe.Experiment(DATA))
-    found = igpe.check(problem, identifiability=False).warnings
+    found = said_of(model, igpe.Experiment(DATA))
     assert ["fixes the state 'A' at the time 5, 10, after" in one for one in found] == [True] * (
         len(later) > 0
     )

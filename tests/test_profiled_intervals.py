@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -379,10 +379,7 @@ def test_a_logarithm_is_not_well_determined_because_it_is_large():
     sigma = 20 * 0.35 * np.sqrt(times @ times)
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.lnk = pyo.Var(m.t), pyo.Var(bounds=(0, 8))
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x", lnk=(0, 8))
         m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == pyo.exp(m.lnk))
         m.x[m.t.first()].fix(0.0)
         return m

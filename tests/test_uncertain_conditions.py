@@ -7,7 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from error_models import CONDITIONS, OFF, RATE, tank, tank_problem
-from pyomo import dae
+from ode import over_time
 
 import igpe
 from igpe.core.errors import DataError, ProblemError
@@ -68,11 +68,9 @@ def test_certify_proves_it():
     assert proof.lower_bound <= result.objective * (1 + 1e-6)
 
 
-def over_time(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.k, m.feed = pyo.Var(m.t), pyo.Var(bounds=(0, 1)), pyo.Param(m.t, mutable=True)
-    m.dA = dae.DerivativeVar(m.A)
+def fed(times):
+    m = over_time(times, "A", k=(0, 1))
+    m.feed = pyo.Param(m.t, mutable=True)
     m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.k * m.A[t])
     return m
 
@@ -89,7 +87,7 @@ def pose(*feeds, model=tank, parameters=("k",), **options):
     ("make", "error", "says"),
     [
         (lambda: pose(Known(1.0, 0.1), 1.0), DataError, "not in \\['2'\\]"),
-        (lambda: pose(Known(1.0, 0.1), model=over_time), ProblemError, "no scalar of that name"),
+        (lambda: pose(Known(1.0, 0.1), model=fed), ProblemError, "no scalar of that name"),
         (
             lambda: pose(Known(1.0, 0.1), parameters=("k", "feed")),
             ProblemError,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 
 import igpe
 from igpe.algebraic.base import Contribution, Regression
@@ -113,10 +113,7 @@ def test_a_condition_on_a_measured_state_is_estimated_without_a_solver() -> None
     """Drying: the rate is constant until a critical moisture, which is unknown."""
 
     def model(times: Any) -> Any:
-        m: Any = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.X, m.R, m.Xc = pyo.Var(m.t), pyo.Var(bounds=(0, 2)), pyo.Var(bounds=(0.1, 3))
-        m.dX = dae.DerivativeVar(m.X)
+        m = over_time(times, "X", R=(0, 2), Xc=(0.1, 3))
         m.drying = pyo.Constraint(
             m.t,
             rule=lambda m, t: m.dX[t] == -pyo.Expr_if(m.X[t] > m.Xc, m.R, m.R * m.X[t] / m.Xc),

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from ode import ode
-from pyomo import dae
+from ode import ode, row
 from scipy.linalg import expm
 
 import igpe
@@ -24,21 +22,11 @@ START = {"k[0]": 0.3, "k[1]": 6.0, "k[2]": 1.2}
 def _chain(states=MANY_STATES):
     """A1 -> A2 -> ..., three rate constants by turns, all measured with 2 % noise."""
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.i = pyo.RangeSet(0, states - 1)
-        m.x = pyo.Var(m.i, m.t)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-        m.k = pyo.Var(range(3), bounds=(0.01, 100))
+    def slope(m, i, t):
+        gain = m.k[(i - 1) % 3] * m.x[i - 1, t] if i else 0.0
+        return gain - m.k[i % 3] * m.x[i, t]
 
-        @m.Constraint(m.i, m.t)
-        def balance(m, i, t):
-            gain = m.k[(i - 1) % 3] * m.x[i - 1, t] if i else 0.0
-            return m.dx[i, t] == gain - m.k[i % 3] * m.x[i, t]
-
-        return m
-
+    build = row(range(states), slope, indexed={"k": (range(3), (0.01, 100))})
     rates = TRUTH[np.arange(states) % 3]
     slopes = np.diag(rates[:-1], -1) - np.diag(rates)
     times, names = np.linspace(0, 15, 31), [f"x[{i}]" for i in range(states)]

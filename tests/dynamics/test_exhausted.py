@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode
+from ode import ode, over_time
 from pyomo import dae
 
 import igpe
@@ -75,11 +75,7 @@ def test_a_dose_of_zero_has_an_effect_of_zero(share, kind):
     """0**n is 0, and infinity for -n, with derivatives by an unknown n."""
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.E, m.K, m.n = (pyo.Var(bounds=b) for b in ((0, 50), (0.01, 100), (0.3, 8)))
-        m.R, m.c = pyo.Var(m.t), pyo.Var(m.t)
-        m.dR = dae.DerivativeVar(m.R)
+        m = over_time(times, "R", "c", E=(0, 50), K=(0.01, 100), n=(0.3, 8))
         m.effect = pyo.Constraint(
             m.t, rule=lambda m, t: m.dR[t] == m.E * share(m.c[t], m) - 0.5 * m.R[t]
         )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import over_time
+from ode import over_time, row
 from pyomo import dae
 from zoo import ZOO, every_case
 
@@ -29,20 +29,13 @@ pytestmark = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 N = 30  # states
 
 
-def ring(times):
+def turning(m, i, t):
     """Lorenz' model of 1996, chaotic: dx_i/dt = a (x_{i+1} - x_{i-2}) x_{i-1} - b x_i + c."""
-    m = pyo.ConcreteModel()
-    m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(0, N - 1)
-    m.x = pyo.Var(m.i, m.t)
-    m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-    m.a, m.b, m.c = (pyo.Var(bounds=(0, 20)) for _ in range(3))
+    turn = (m.x[(i + 1) % N, t] - m.x[(i - 2) % N, t]) * m.x[(i - 1) % N, t]
+    return m.a * turn - m.b * m.x[i, t] + m.c
 
-    def rate(m, i, t):
-        turn = (m.x[(i + 1) % N, t] - m.x[(i - 2) % N, t]) * m.x[(i - 1) % N, t]
-        return m.dx[i, t] == m.a * turn - m.b * m.x[i, t] + m.c
 
-    m.rate = pyo.Constraint(m.i, m.t, rule=rate)
-    return m
+ring = row(range(N), turning, a=(0, 20), b=(0, 20), c=(0, 20))
 
 
 def rod(times):

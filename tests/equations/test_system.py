@@ -252,10 +252,7 @@ def solved(builder: Any) -> System:
 
 def decay_as(change: Callable[[Any], Any], rule: Any = None) -> Callable[[Any], Any]:
     def build(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
-        m.dx = dae.DerivativeVar(m.x)
+        m = over_time(times, "x", k=(0, 5))
         m.rate = pyo.Constraint(m.t, rule=rule or (lambda m, t: m.dx[t] == -m.k * m.x[t]))
         m.x[m.t.first()].fix(1.0)
         change(m)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
-from ode import over_time
-from pyomo import dae
+from ode import over_time, row
 
 TIMES = np.linspace(0.0, 1.0, 7)[1:]
 RAMP = pd.Series([300.0, 350.0], index=[0.0, 1.0])
@@ -401,22 +400,14 @@ def cascade(n: int, measured: Iterable[int]) -> Any:
     """
     import igpe  # noqa: PLC0415
 
-    def model(times: Iterable[float]) -> Any:
-        m = pyo.ConcreteModel()
-        m.t, m.I = dae.ContinuousSet(initialize=times), pyo.RangeSet(n)
-        m.x = pyo.Var(m.I, m.t)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-        m.v, m.K = pyo.Var(m.I, bounds=(0, 1)), pyo.Var(pyo.RangeSet(n // 2), bounds=(0, 1))
+    def rate(m: Any, i: int, t: float) -> Any:
+        if i == 0:
+            return 0.0
+        return m.v[i] * m.x[i, t] / (m.K[i] + m.x[i, t] if i <= n // 2 else 1.0)
 
-        def rate(i: int, t: float) -> Any:
-            if i == 0:
-                return 0.0
-            return m.v[i] * m.x[i, t] / (m.K[i] + m.x[i, t] if i <= n // 2 else 1.0)
-
-        rule = lambda m, i, t: m.dx[i, t] == rate(i - 1, t) - rate(i, t)  # noqa: E731
-        m.balance = pyo.Constraint(m.I, m.t, rule=rule)
-        return m
-
+    steps = range(1, n + 1)
+    constants = {"v": (steps, (0, 1)), "K": (steps[: n // 2], (0, 1))}
+    model = row(steps, lambda m, i, t: rate(m, i - 1, t) - rate(m, i, t), indexed=constants)
     table = pd.DataFrame({"time": TIMES, **{f"x[{i}]": TIMES for i in measured}})
     start = {f"x[{i}]": 1.0 for i in range(1, n + 1)}
     run = igpe.Experiment(table, start=start, start_time=0.0)

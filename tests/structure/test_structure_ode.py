@@ -2,10 +2,8 @@
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
-from ode import ode
-from pyomo import dae
+from ode import ode, row
 
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import PiecewiseConstant
@@ -251,20 +249,13 @@ def test_a_function_of_time_that_is_unknown_is_no_datum():
         assert analyse(problem)["k"].reach is reach
 
 
-def cascade(times):
-    """Sixty species, each made of the one before."""
-    m = pyo.ConcreteModel()
-    m.t, m.I = dae.ContinuousSet(initialize=times), pyo.RangeSet(60)
-    m.x = pyo.Var(m.I, m.t)
-    m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-    m.k = pyo.Var(m.I, bounds=(0, 1))
+def _made_of_the_one_before(m, i, t):
+    gain = m.k[i - 1] * m.x[i - 1, t] if i > 1 else 0
+    return gain - m.k[i] * m.x[i, t]
 
-    def rate(m, i, t):
-        gain = m.k[i - 1] * m.x[i - 1, t] if i > 1 else 0
-        return m.dx[i, t] == gain - m.k[i] * m.x[i, t]
 
-    m.rate = pyo.Constraint(m.I, m.t, rule=rate)
-    return m
+SIXTY = range(1, 61)
+cascade = row(SIXTY, _made_of_the_one_before, indexed={"k": (SIXTY, (0, 1))})
 
 
 def test_advice_on_a_long_cascade_is_local_and_ends_somewhere():

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pandas as pd
-import pyomo.environ as pyo
 import pytest
 from initial_values import needs_compiler
 from interval_problems import cut
-from pyomo import dae
+from ode import row
 
 import igpe
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
@@ -19,21 +18,11 @@ STEP = 1e-4  # of differences
 def chain():
     """Reactions in a row, each with a rate constant of its own, so that panels move few of them."""
 
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.i = pyo.RangeSet(0, STATES - 1)
-        m.x = pyo.Var(m.i, m.t)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-        m.k = pyo.Var(range(STATES - 1), bounds=(0.01, 100))
+    def slope(m, i, t):
+        gain = m.k[i - 1] * m.x[i - 1, t] if i else 0.0
+        return gain - (m.k[i] * m.x[i, t] if i < STATES - 1 else 0.0)
 
-        @m.Constraint(m.i, m.t)
-        def balance(m, i, t):
-            gain = m.k[i - 1] * m.x[i - 1, t] if i else 0.0
-            return m.dx[i, t] == gain - (m.k[i] * m.x[i, t] if i < STATES - 1 else 0.0)
-
-        return m
-
+    model = row(range(STATES), slope, indexed={"k": (range(STATES - 1), (0.01, 100))})
     names = [f"x[{i}]" for i in range(STATES)]
     data = pd.DataFrame({"time": [0.0, 1.0]}).assign(**dict.fromkeys(names, 0.1))
     start = {name: float(name == "x[0]") for name in names}
