@@ -58,11 +58,11 @@ def ode(
 
 
 def row(
-    members: Iterable[int],
-    slope: Callable[[Any, int, Any], Any],
+    members: Iterable[int | str],
+    slope: Callable[[Any, Any, Any], Any],
     *,
     name: str = "x",
-    indexed: Mapping[str, tuple[Iterable[int], Any]] | None = None,
+    indexed: Mapping[str, tuple[Iterable[int | str], Any]] | None = None,
     **unknowns: Any,
 ) -> Callable[[Any], Any]:
     """The builder of a model whose states are the members of one variable, x[i].

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from ode import ode, over_time
-from pyomo import dae
+from ode import ode, over_time, row
 from scipy.integrate import solve_ivp
 
 import igpe
@@ -342,15 +341,10 @@ def test_one_degree_of_freedom_determines_nothing():
 def test_other_optima_have_profile_intervals_too():
     """Two decays in a sum: the second set of values is the first one with both exchanged."""
 
+    two = row("AB", lambda m, i, t: -m.k[i] * m.x[i, t], indexed={"k": ("AB", (0.01, 5))})
+
     def decays(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.k = pyo.Var(["A", "B"], bounds=(0.01, 5))
-        m.x = pyo.Var(["A", "B"], m.t)
-        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
-        m.decay = pyo.Constraint(
-            ["A", "B"], m.t, rule=lambda m, i, t: m.dx[i, t] == -m.k[i] * m.x[i, t]
-        )
+        m = two(times)
         m.y = pyo.Expression(m.t, rule=lambda m, t: m.x["A", t] + m.x["B", t])
         return m
 

@@ -6,9 +6,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pendulum
-import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import row
 from test_multiple_shooting_reduced import TRUTH, begun, of_rod
 from zoo import CASES
 
@@ -33,26 +32,18 @@ NAMES = [f"x[{i}]" for i in range(N)]
 RATES = [f"k[{r}]" for r in range(R)]
 
 
-def network(times):
+def made(m, i, t):
     """Every species reacts to every earlier one; each third reaction is of second order."""
-    m = pyo.ConcreteModel()
-    m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(0, N - 1)
-    m.x, m.k = pyo.Var(m.i, m.t), pyo.Var(range(R), bounds=(0, 20))
-    m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+    found = 0.0
+    for r, (one, other) in enumerate(PAIRS):
+        begin, end = (one, other) if r % 2 else (other, one)
+        if i in {begin, end}:
+            second = m.x[(begin + 3) % N, t] if r % 3 == 0 else 1.0
+            found += m.k[r] * m.x[begin, t] * second * ((i == end) - (i == begin))
+    return found
 
-    def flow(m, r, t):
-        source = PAIRS[r][0] if r % 2 else PAIRS[r][1]
-        return m.k[r] * m.x[source, t] * (m.x[(source + 3) % N, t] if r % 3 == 0 else 1.0)
 
-    def rate(m, i, t):
-        found = 0.0
-        for r, (one, other) in enumerate(PAIRS):
-            begin, end = (one, other) if r % 2 else (other, one)
-            found += flow(m, r, t) * ((i == end) - (i == begin)) if i in {begin, end} else 0.0
-        return m.dx[i, t] == found
-
-    m.rate = pyo.Constraint(m.i, m.t, rule=rate)
-    return m
+network = row(range(N), made, indexed={"k": (range(R), (0, 20))})
 
 
 @cache

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from scipy.optimize import approx_fprime, brentq, minimize, minimize_scalar
 from scipy.stats import chi2, norm
 
@@ -25,12 +25,7 @@ START = {"k": 0.8, "sd": 0.5}
 
 def decay(times):
     """A decays; sd is an unknown error, `spread` one that grows with the prediction."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t, initialize=1.0)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(1e-2, 1e2), initialize=1.0)
-    m.sd = pyo.Var(bounds=(1e-4, 1e2), initialize=1.0)
+    m = over_time(times, "A", k=(1e-2, 1e2), sd=(1e-4, 1e2))
     m.spread = pyo.Expression(m.t, rule=lambda m, t: m.sd * (0.1 + m.A[t]))
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
     return m

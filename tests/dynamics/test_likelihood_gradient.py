@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import over_time
 from zoo import CASES
 
 import igpe
@@ -23,12 +23,7 @@ AT = {"k": 0.8, "scale": 1.4, "offset": 0.3, "sd": 0.2, "A(t0)": 2.5}
 
 def chain(times):
     """A becomes B; B is measured on a scale with an offset that move nothing."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B = pyo.Var(m.t, initialize=1.0), pyo.Var(m.t, initialize=0.0)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    for name in ("k", "scale", "offset", "sd"):
-        m.add_component(name, pyo.Var(bounds=(1e-2, 1e1), initialize=1.0))
+    m = over_time(times, "A B", **dict.fromkeys(("k", "scale", "offset", "sd"), (1e-2, 1e1)))
     m.seen = pyo.Expression(m.t, rule=lambda m, t: m.scale * m.B[t] + m.offset)
     m.spread = pyo.Expression(m.t, rule=lambda m, t: m.sd * (0.1 + m.scale * m.B[t]))
     m.ra = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])

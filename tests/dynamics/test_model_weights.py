@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from ode import ode
 from scipy.optimize import least_squares, root
 from zoo import CASES, decay
 
@@ -349,19 +349,10 @@ def test_a_fit_that_never_stands_still_is_told():
     assert next(count) == MOST
 
 
-def runaway(times):
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A = pyo.Var(m.t, initialize=1.0)
-    m.dA = dae.DerivativeVar(m.A)
-    m.k = pyo.Var(bounds=(0, 5))
-    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.k * m.A[t] ** 2)
-    return m
-
-
 def test_an_estimate_that_cannot_be_integrated_is_told():
     data = pd.DataFrame({"time": TIMES, "A": 1 / (1 - 0.1 * TIMES)})
     run = igpe.Experiment(data, start={"A": 1.0}, start_time=0.0, sigma=igpe.Noise(relative=0.1))
+    runaway = ode({"A": lambda m, t: m.k * m.A[t] ** 2}, k=(0, 5))
     problem = igpe.Problem(runaway, parameters=["k"], experiments=run)
     broken = Estimate({"k": 3.0}, 1.0, Status.CONVERGED, "elsewhere")
     found = iteratively_reweighted(problem, {"k": 0.1}, lambda *_: broken, lambda *_: broken)

@@ -6,7 +6,6 @@ import pyomo.environ as pyo
 import pytest
 from initial_values import every_method, one_state, simulation
 from ode import ode, over_time
-from pyomo import dae
 from scipy.optimize import brentq
 
 from igpe.core.status import Status
@@ -157,11 +156,9 @@ def test_an_implicit_variable_over_decades(low, first):
     """[H+] in a titration: H - 1e-14 / H = excess; beyond its lower bound there is no solution."""
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.excess, m.H, m.k = pyo.Var(m.t), pyo.Var(m.t, bounds=(low, 10)), pyo.Var()
-        m.rate = dae.DerivativeVar(m.excess)
-        m.fed = pyo.Constraint(m.t, rule=lambda m, t: m.rate[t] == -m.k)
+        m = over_time(times, "excess", k=None)
+        m.H = pyo.Var(m.t, bounds=(low, 10))
+        m.fed = pyo.Constraint(m.t, rule=lambda m, t: m.dexcess[t] == -m.k)
         m.acid = pyo.Constraint(
             m.t, rule=lambda m, t: m.H[t] + m.H[t] ** 3 == 1e-14 / m.H[t] + m.excess[t]
         )

@@ -5,8 +5,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from initial_values import simulation
-from ode import over_time
-from pyomo import dae
+from ode import ode, over_time
 from scipy.integrate import solve_ivp
 from zoo import CASES
 
@@ -81,21 +80,10 @@ def test_an_exponential_of_another_state_may_be_a_state():
         dT = (T_in - T) / (2 * tau) + 0.0286 * heat * r * c - loss
         return (1 - c) / (2 * tau) - 2 * r * c, dT, 12.5 * r / T**2 * dT
 
-    def build(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.c, m.T, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
-        m.c0 = pyo.Var(bounds=(0, 1))
-        for i, x in enumerate((m.c, m.T, m.r)):
-            d = dae.DerivativeVar(x)
-            m.add_component(f"d{i}", d)
+    def part(i):
+        return lambda m, t: slope(t, m.c[t], m.T[t], m.r[t], pyo.sin)[i]
 
-            def law(m, t, d=d, i=i):
-                return d[t] == slope(t, m.c[t], m.T[t], m.r[t], pyo.sin)[i]
-
-            m.add_component(f"law{i}", pyo.Constraint(m.t, rule=law))
-        return m
-
+    build = ode({name: part(i) for i, name in enumerate("cTr")}, c0=(0, 1))
     start = {"c": "c0", "T": 0.187, "r": 0.234}
     data = pd.DataFrame({"time": [0.0, 10.0, 20.0], "T": [0.2, 0.5, 0.5]})
     given = Problem(build, parameters=["c0"], experiments=Experiment(data, start=start))

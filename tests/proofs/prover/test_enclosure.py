@@ -12,8 +12,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from cases import Integrated, everything, monomials
-from ode import over_time
-from pyomo import dae
+from ode import ode, over_time
 from repeated import statistical
 from trust.optima import sulfisoxazole
 from zoo import CASES
@@ -136,15 +135,7 @@ def test_a_state_at_rest_may_leave_where_its_slope_is_a_root(
     Such a root is refused at the start, but it may be met later.
     """
     monkeypatch.setattr("igpe.proofs.prover.posed.root_of_zero", lambda ivp: "")
-
-    def model(times: Any) -> Any:
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.k, m.x = pyo.Var(bounds=(0.5, 1.0)), pyo.Var(m.t, initialize=0.5)
-        m.dx = dae.DerivativeVar(m.x)
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.k * (m.x[t] ** 2) ** 0.25)
-        return m
-
+    model = ode({"x": lambda m, t: m.k * (m.x[t] ** 2) ** 0.25}, k=(0.5, 1.0))
     run = igpe.Experiment(
         pd.DataFrame({"time": [1.0], "x": [0.2]}), start={"x": 0.0}, start_time=0.0, sigma=0.1
     )
