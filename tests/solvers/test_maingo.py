@@ -9,29 +9,13 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from test_solvers import camel, rosenbrock, small_residuals
+from test_solvers import camel, rugged, small_residuals
 
 from igpe.core.status import Status
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.maingo import MAiNGO
 
 pytestmark = pytest.mark.skipif(not MAiNGO().available(), reason=MAiNGO().install)
-
-
-def rugged() -> Any:
-    """Twelve variables with many thousand local minima."""
-    m = pyo.ConcreteModel()
-    m.x = pyo.Var(range(12), bounds=(-5, 5), initialize=1.0)
-    m.cost = pyo.Objective(
-        expr=sum(
-            m.x[i] ** 4
-            - 16 * m.x[i] ** 2
-            + 5 * m.x[i]
-            + 10 * pyo.sin(7 * m.x[i] * m.x[(i + 5) % 12])
-            for i in range(12)
-        )
-    )
-    return m
 
 
 def test_small_residuals_are_not_undercut() -> None:
@@ -113,22 +97,6 @@ def test_options_it_does_not_know_are_told() -> None:
     answer = MAiNGO(options=(("no_such_option", 1),)).solve(camel())
     assert answer.status is Status.FAILED
     assert "no_such_option" in answer.message
-
-
-def test_model_without_free_variables_is_evaluated() -> None:
-    m = rosenbrock()
-    m.x.fix(0.0)
-    m.y.fix(0.0)
-    answer = MAiNGO().solve(m)
-    assert (answer.status, answer.objective) == (Status.OPTIMAL_WITHIN_GAP, 1.0)
-
-
-@pytest.mark.slow
-def test_at_its_time_limit_it_has_incumbent_and_bound() -> None:
-    answer = MAiNGO().solve(rugged(), time_limit=10.0)
-    assert answer.status is Status.TIME_LIMIT
-    assert np.isfinite([answer.objective, answer.lower_bound]).all()
-    assert answer.lower_bound < answer.objective
 
 
 def test_below_its_shortest_limit_it_is_ended_and_the_values_stay() -> None:
