@@ -15,12 +15,6 @@ from igpe.numerics.least_squares.base import Fit, Linearised
 SHORT = {"starts": 12, "patience": 6, "most": 12, "finalists": 1}
 
 
-def test_implicit_variables_are_searched_by_the_integrator_that_can():
-    case = CASES["dimer"]
-    found = IteratedSearch(starts=4, most=0, finalists=1).estimate(case.problem(), {})
-    assert found.parameters == pytest.approx(case.truth, rel=1e-4)
-
-
 def test_the_same_seed_gives_the_same():
     problem = CASES["consecutive"].problem(noise=0.05)
     first, second = (IteratedSearch(**SHORT, seed=5).estimate(problem, {}) for _ in "12")

@@ -25,7 +25,7 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=["multistart", "iterated"])
-@pytest.mark.parametrize("name", ["consecutive", "michaelis_menten", "reversible"])
+@pytest.mark.parametrize("name", ["consecutive", "michaelis_menten", "reversible", "dimer"])
 def test_the_truth_is_found_without_a_start(name, search):
     case = CASES[name]
     found = search.estimate(case.problem(), {})
