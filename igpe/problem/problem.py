@@ -221,9 +221,8 @@ class Problem(Suggesting):
         """Return the problem with its spectra projected onto their leading singular vectors."""
         every = self._spectra
         for group in spectral_groups(self.experiments):
-            for k, one in zip(
-                group, compressed([s for k in group if (s := every[k])]), strict=True
-            ):
+            own = compressed([s for k in group if (s := every[k])])
+            for k, one in zip(group, own, strict=True):
                 every[k] = one
         return self._with_spectra(every)
 
@@ -411,9 +410,8 @@ class Problem(Suggesting):
             sigma = held.sigma and tuple(held.sigma[k] for k in places)
             own = tuple(held.correlations[k] for k in places)
             held = held._replace(sigma=sigma, correlations=own)
-        return _made_again(
-            {**self._given, "experiments": runs}, self.fixed, held, (), self._is_relaxed
-        )
+        given = {**self._given, "experiments": runs}
+        return _made_again(given, self.fixed, held, (), self._is_relaxed)
 
     def on_finer_grid(self) -> "Problem":
         """Return a copy of the problem with twice as many intervals in space.
@@ -427,9 +425,8 @@ class Problem(Suggesting):
                 "ContinuousSet undiscretised in the builder, and pass igpe.Problem(..., "
                 "space={'x': 50})."
             )
-        return _made_again(
-            {**self._given, "space": space}, self.fixed, self._weights, (), self._is_relaxed
-        )
+        given = {**self._given, "space": space}
+        return _made_again(given, self.fixed, self._weights, (), self._is_relaxed)
 
     @property
     def held_weights(self) -> HeldWeights | None:
@@ -576,25 +573,20 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def takes_problem(function: Call) -> Call:
-    """Let a function say how to make an `igpe.Problem` where its first argument is none.
-
-    An argument `under` must be a problem or None.
-    """
+    """Let a function refuse a first argument, or `under`, that is no `igpe.Problem`."""
 
     @wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
-        given = arguments[:1] or ([named["problem"]] if "problem" in named else [])
-        for one in given:
+        first = arguments[:1] or ([named["problem"]] if "problem" in named else [])
+        under = [named["under"]] if named.get("under") is not None else []
+        places = [*((one, "as its first argument") for one in first)]
+        places += [(one, "as `under`") for one in under]
+        for one, place in places:
             if not isinstance(one, Problem):
                 raise ProblemError(
-                    f"{function.__name__}() needs an igpe.Problem as its first argument; got "
-                    f"{_kind(one)}. Create one: problem = {EXAMPLE}, then pass it."
+                    f"{function.__name__}() needs an igpe.Problem {place}; got {_kind(one)}. "
+                    f"Create one: problem = {EXAMPLE}, then pass it."
                 )
-        other = named.get("under")
-        if not (other is None or isinstance(other, Problem)):
-            raise ProblemError(
-                f"{function.__name__}() needs an igpe.Problem as `under`; got {_kind(other)}."
-            )
         return function(*arguments, **named)
 
     return checked  # type: ignore[return-value]

@@ -205,7 +205,7 @@ def test_the_five_steps_maximise_the_likelihood(kind):
 
 def tied(times):
     m = decay(times)
-    m.end = pyo.Constraint(expr=m.k >= 0.1)
+    m.end = pyo.Constraint(expr=m.k <= 0.2)
     return m
 
 
