@@ -49,7 +49,14 @@ from igpe.dynamics.shooting.base import (
     require_plain,
     require_spectra,
 )
-from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
+from igpe.dynamics.shooting.refine import (
+    Refined,
+    Uncorrected,
+    by_shooting,
+    outside,
+    passed_bounds,
+    refine,
+)
 from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -529,14 +536,16 @@ def _refined_best(
             pairs = zip(paths, same, strict=True)
             paths = [p._replace(corrected=best.estimate) if is_same else p for p, is_same in pairs]
     if best is None:
+        failed = f"Step 5 could not correct any of the {len(paths)} candidates"
+        if why := outside(problem, residuals, begun[id(paths[0].algebraic)].parameters):
+            raise EstimationFailed(f"{failed}.{why}", first.status)
         cause = undefined_at_starts(problem, first.parameters) or (
             f" {residuals.broken.sentence if residuals.broken else first.status.value} Check the "
             "bounds and the start values, and simulate the model at plausible parameters: "
             "igpe.simulate(problem, {...})."
         )
         raise EstimationFailed(
-            f"Step 5 could not correct any of the {len(paths)} candidates, and shooting cannot "
-            f"integrate the model at any of them.{cause}",
+            f"{failed}, and shooting cannot integrate the model at any of them.{cause}",
             first.status,
         )
     return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)

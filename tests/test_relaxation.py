@@ -187,3 +187,24 @@ def test_a_time_that_the_model_lacks_is_named() -> None:
 
     with pytest.raises(igpe.errors.ModelError, match=r"sorted\(\{\*times, 2.53\}\)"):
         posed(at_a_time)
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_bounds_of_algebraic_variables_are_kept(implicit: bool) -> None:
+    def bounded(m: Any) -> None:
+        m.z = pyo.Var(m.t, bounds=(None, 0.6), initialize=0.1)
+        m.f = pyo.Constraint(
+            m.t, rule=lambda m, t: m.z[t] + 1e-3 * float(implicit) * pyo.exp(m.z[t]) == m.B[t]
+        )
+
+    result = igpe.estimate(posed(bounded), certify=False)
+    assert [name.partition(" at ")[0] for name in result.active] == ["z <= 0.6"]
+
+
+def test_bounds_that_cannot_be_kept_are_named() -> None:
+    def bounded(m: Any) -> None:
+        m.z = pyo.Var(m.t, bounds=(None, 0.5))
+        m.f = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] == m.A[t])
+
+    with pytest.raises(igpe.errors.EstimationFailed, match="leaves the bounds of z, and"):
+        igpe.estimate(posed(bounded), certify=False)

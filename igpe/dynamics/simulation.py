@@ -19,6 +19,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import Profile
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.symbols import stack
 from igpe.equations.undefined import undefined_ahead, undefined_at_start
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem, takes_problem
@@ -217,18 +218,22 @@ class Simulated:
         ivp, run = self.runs[experiment]
         if name not in ivp.states and name not in ivp.algebraic:
             return None
-        if name in ivp.states:
-            values = run.states[:, ivp.states.index(name)]
-        else:
-            arguments = [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q]
-            output = [ivp.algebraic[name]]
-            rows = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
-            inputs = rows.reshape(len(run.times), -1).T
-            q = np.array([self.values[n] for n in ivp.unknowns]).reshape(-1, 1)
-            at = run.times[None], run.states.T, run.implicit.T, inputs, np.tile(q, len(run.times))
-            values = np.asarray(ca.Function("algebraic", arguments, output)(*at)).ravel()
+        q = np.array([self.values[n] for n in ivp.unknowns])
+        values = quantities_along(ivp, run, q, [name])[0]
         there = np.isfinite(values)
         return (run.times[there], values[there]) if there.any() else None
+
+
+def quantities_along(
+    ivp: InitialValueProblem, run: Trajectory, q: FloatArray, names: Sequence[str]
+) -> FloatArray:
+    """(n, n_times) states and algebraic variables along a trajectory at unknowns q (n_q,)."""
+    known = dict(zip(ivp.states, ca.vertsplit(ivp.x), strict=True)) | ivp.algebraic
+    rows = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
+    inputs, count = rows.reshape(len(run.times), -1).T, len(run.times)
+    at = run.times[None], run.states.T, run.implicit.T, inputs, np.tile(q[:, None], count)
+    arguments, output = [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], stack(known[n] for n in names)
+    return np.asarray(ca.Function("along", arguments, [output])(*at))
 
 
 def fine_grid(problem: Problem, experiment: int, points: int = POINTS) -> FloatArray:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.modeling import unique_component_name
 from pyomo.core.expr.visitor import (
@@ -22,6 +23,7 @@ from pyomo.core.expr.visitor import (
 from pyomo.dae import ContinuousSet, DerivativeVar, Integral
 from pyomo.repn import generate_standard_repn
 
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 
 Components = dict[str, Any]
@@ -472,6 +474,21 @@ def _linked(
             left = {n: c for n, c in conditions.items() if n != name}
             yield from _linked(left, state_of, known | {state})
             return
+
+
+def bounds_over_time(
+    instance: Instance, names: Sequence[str]
+) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Lower and upper bounds (n_times,) of those of the quantities that have some."""
+    found = {}
+    for name in names:
+        series = instance.states.get(name) or instance.series.get(name) or {}
+        pairs = [v.bounds if v.is_variable_type() else (None, None) for v in series.values()]
+        lower = np.array([-np.inf if low is None else low for low, _ in pairs])
+        upper = np.array([np.inf if high is None else high for _, high in pairs])
+        if np.isfinite(lower).any() or np.isfinite(upper).any():
+            found[name] = lower, upper
+    return found
 
 
 def without_constraints(instance: Instance) -> Instance:

@@ -20,6 +20,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
+from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
@@ -28,10 +29,12 @@ from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, ob
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
+from igpe.dynamics.simulation import quantities_along
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.problem.model import bounds_over_time
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
@@ -204,20 +207,37 @@ def _floor(problem: Problem, share: float = FLOOR) -> float:
 
 
 def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
-    """States that leave the bounds of their Vars at a measured time."""
+    """States and algebraic variables that leave the bounds of their Vars at a measured time."""
     passed = []
     for run, instance in zip(residuals.runs, problem.instances, strict=True):
-        bounds = {n: instance.states[n][instance.first].bounds for n in run.ivp.states}
-        if all(pair == (None, None) for pair in bounds.values()):
+        bounded = bounds_over_time(instance, [*run.ivp.states, *run.ivp.algebraic])
+        if not bounded:
             continue
-        states = run.simulation.run(x[run.index]).states
-        for i, (name, (lower, upper)) in enumerate(bounds.items()):
-            slack = SLACK * float(np.max(np.abs(states[:, i])))
-            low = lower is not None and states[:, i].min() < lower - slack
-            high = upper is not None and states[:, i].max() > upper + slack
-            if low or high:
+        q = x[run.index]
+        trajectory, own = run.simulation.run(q, derivatives=False), np.array(instance.time)
+        at = np.searchsorted(own, trajectory.times).clip(0, len(own) - 1)
+        values = quantities_along(run.ivp, trajectory, q, list(bounded))
+        for (name, (lower, upper)), value in zip(bounded.items(), values, strict=True):
+            slack = SLACK * float(np.max(np.abs(value)))
+            if ((value < lower[at] - slack) | (value > upper[at] + slack)).any():
                 passed.append(name)
     return list(dict.fromkeys(passed))
+
+
+def outside(problem: Problem, residuals: Residuals, values: Mapping[str, float]) -> str:
+    """A sentence on the bounds that the model leaves at these unknowns, where it can be integrated.
+
+    Empty if there are none.
+    """
+    x = problem.box.clip(problem.box.vector(values))
+    if residuals(x) is None or not (names := passed_bounds(problem, residuals, x)):
+        return ""
+    at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(problem.box.names, x, strict=True))
+    return (
+        f" The model can be integrated at {at}, but there it leaves the bounds of "
+        f"{in_words(names)}, and no values were found at which it does not. Check the bounds of "
+        "these variables and the start values."
+    )
 
 
 CORRECTION_SEARCH = GaussNewton(max_iterations=50)
