@@ -1,6 +1,7 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
+from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import (
     ComplementJob,
@@ -227,7 +229,7 @@ def _require_supported(problem: Problem) -> None:
         raise Unsupported(
             f"igpe.estimate cannot enforce the constraints {constraints(problem)} if standard "
             "deviations are estimated (igpe.EstimatedSigma). Give standard deviations as numbers, "
-            "or deactivate the constraints in the model."
+            "or remove these constraints or bounds from the model."
         )
     if problem.is_censored and not is_plain(problem):
         raise Unsupported(
@@ -520,6 +522,10 @@ def _refined_best(
     if paths[0].usable and np.isfinite(first.objective):
         known = min(before, default=np.inf) if is_plain(problem) else np.inf
         best = refine(problem, residuals, first, known)
+        if best.held and is_plain(problem):  # bounds hold at the points of the mesh: a finer one
+            with suppress(Unsupported):
+                finer = Collocation().estimate(problem, first.parameters)
+                best = refine(problem, residuals, finer) if finer.status.usable else best
     if is_plain(problem) and len(problem.box):
         starts = [(path, begun[id(path.algebraic)]) for path in paths]
         uncorrected = [
@@ -570,7 +576,7 @@ def _cut_short(
     with finishing(), allowance(FINISH):
         residuals = started or Residuals(problem, settings.integrator)
         here, patience = residuals.best, Deadline.after(ENDING)
-        if here.x is not None and passed_bounds(problem, residuals, here.x):
+        if here.x is not None and passed_bounds(problem, residuals.integrator, here.x):
             here.clear()
         for path, point in points:
             if here.at is not None and (patience.over or known_objective(point) >= here.at.cost):

@@ -12,9 +12,11 @@ from pyomo import dae
 import igpe
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.limits_of_model import violated
+from igpe.problem.model import without_constraints
 
 TIMES = np.linspace(0.0, 4.0, 15)
 K1, K2 = 2.0, 0.5
+LEAST_SQUARES = igpe.losses.LeastSquares()
 
 
 def build(constrain: Any) -> Any:
@@ -36,12 +38,12 @@ def build(constrain: Any) -> Any:
     return model
 
 
-def posed(constrain: Any = lambda m: None) -> igpe.Problem:
+def posed(constrain: Any = lambda m: None, loss: Any = LEAST_SQUARES, **given: Any) -> igpe.Problem:
     b = K1 / (K1 - K2) * (np.exp(-K2 * TIMES) - np.exp(-K1 * TIMES))
     noise = 0.02 * np.random.default_rng(1).standard_normal(len(TIMES))
     data = pd.DataFrame({"time": TIMES, "B": b + noise})
-    run = igpe.Experiment(data, sigma=0.02)
-    return igpe.Problem(build(constrain), parameters=["k1", "k2"], experiments=run)
+    run = igpe.Experiment(data, sigma=0.02, **given)
+    return igpe.Problem(build(constrain), parameters=["k1", "k2"], experiments=run, loss=loss)
 
 
 def order(m: Any) -> None:
@@ -114,7 +116,7 @@ def test_a_proof_ignores_inactive_constraints_and_active_ones_refuse_it() -> Non
 
 
 def test_a_problem_without_its_constraints_stays_so() -> None:
-    problem = posed(path).without_constraints()
+    problem = posed(path).formed(without_constraints)
     for one in (
         problem,
         problem.fixing({"k1": 2.0}),
@@ -208,3 +210,45 @@ def test_bounds_that_cannot_be_kept_are_named() -> None:
 
     with pytest.raises(igpe.errors.EstimationFailed, match="leaves the bounds of z, and"):
         igpe.estimate(posed(bounded), certify=False)
+
+
+def below(limit: Any) -> Any:
+    """B has an upper bound, a function of time."""
+
+    def bounded(m: Any) -> None:
+        for t, b in m.B.items():
+            b.setub(limit(t))
+
+    return bounded
+
+
+@pytest.mark.parametrize("loss", [LEAST_SQUARES, igpe.losses.Huber()])
+@pytest.mark.parametrize("limit", [lambda t: 0.6, lambda t: 0.65 - 0.03 * t])
+def test_bounds_of_states_are_kept_whatever_the_loss(loss: Any, limit: Any) -> None:
+    found = igpe.estimate(posed(below(limit), loss=loss), certify=False)
+    # Multiple shooting, for other losses, keeps them at the times of the measurements.
+    times = np.linspace(0, 4, 400) if loss == LEAST_SQUARES else TIMES
+    excess = igpe.simulate(posed(), found.parameters, times=times).B.to_numpy() - limit(times)
+    assert abs(excess.max()) < 1e-3
+    if loss == LEAST_SQUARES:
+        assert found.active
+        assert all(name.startswith("B <= ") for name in found.active)
+
+
+def test_bounds_of_states_that_cannot_be_kept_are_refused() -> None:
+    events = [igpe.Event(at=3.9, add={"A": 0.01})]
+    with pytest.raises(igpe.errors.Unsupported, match=r"constraints \['B <= 0.6'\]"):
+        igpe.estimate(posed(below(lambda t: 0.6), events=events), certify=False)
+
+
+def test_a_proof_does_not_leave_bounds_of_states() -> None:
+    pytest.importorskip("numba")
+    with pytest.raises(igpe.errors.Unsupported, match=r"violate B <= 0\.6"):
+        igpe.certify(posed(below(lambda t: 0.6)), {"k1": 2.03, "k2": 0.5}, gap=0.1)
+
+
+def test_multiple_shooting_keeps_bounds_that_change_with_time() -> None:
+    limit = below(lambda t: 0.65 - 0.03 * t)
+    found = igpe.MultipleShooting().estimate(posed(limit), {"k1": 1.8, "k2": 0.5})
+    at = igpe.simulate(posed(), found.parameters, times=TIMES)
+    assert (at.B.to_numpy() - (0.65 - 0.03 * TIMES)).max() < 1e-5

@@ -121,7 +121,7 @@ def _by_horizons(steps: Steps, settings: Settings, enough: int, seed: int) -> St
             for start in box.sobol(SCATTERED, seed):
                 end = search.estimate(box.mapping(start))
                 x = box.vector(end.parameters)
-                if end.status.usable and not passed_bounds(problem, search.residuals, x):
+                if end.status.usable and not passed_bounds(problem, search.residuals.integrator, x):
                     ends.append(end)
                 if agreeing([least, *(e.objective for e in ends)]) > enough:
                     break

@@ -3,7 +3,8 @@
 What is best without constraints and satisfies them is best with them, and a search without them has
 all methods, statistics and features. Only where a constraint is active, or may be within the errors
 of the estimate, igpe searches with the constraints. That search also begins at the optimum
-without them.
+without them. Bounds of states and algebraic variables are constraints where that search does not
+keep them.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +16,15 @@ import numpy as np
 
 from igpe.core.errors import EstimationFailed, IgpeError, Unsupported
 from igpe.core.markup import bracketed, in_words
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.limits_of_model import violated, within_reach
+from igpe.dynamics.shooting.refine import passed_bounds
+from igpe.problem.model import with_bounds, without_constraints
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
+BETWEEN = 1e-3  # of a variable's size: what it may pass a bound by between points of a mesh
 INACTIVE = (
     "The constraints {} are inactive: igpe estimated without them, and the estimate satisfies them."
 )
@@ -38,13 +43,15 @@ def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
 
     raises  as the five steps; with the constraints that are active where they end without a result
     """
-    if not (names := constraints(problem)):
-        return five_steps(problem, None)
-    further, active = None, list[str]()
-    with suppress(EstimationFailed):
-        result = five_steps(problem.without_constraints(), None)
-        if not (active := _active(problem, result)):
-            return replace(result, notes=(*result.notes, INACTIVE.format(bracketed(names))))
+    names, further, active = constraints(problem), None, list[str]()
+    with suppress(*[EstimationFailed] * bool(names)):
+        result = five_steps(problem.formed(without_constraints) if names else problem, None)
+        active = _active(problem, result) if names else []
+        if passed := _passed(problem, result):
+            problem, active = problem.formed(with_bounds), [*active, *passed]
+        if not active:
+            note = [INACTIVE.format(bracketed(names))] * bool(names)
+            return replace(result, notes=(*result.notes, *note))
         further = {e.name: e.value for e in result.estimates}
     try:
         return five_steps(problem, further)
@@ -75,3 +82,10 @@ def _active(problem: Problem, result: Result) -> list[str]:
     except IgpeError:
         return constraints(problem)
     return sorted(lost)
+
+
+def _passed(problem: Problem, result: Result) -> list[str]:
+    """The variables whose bounds the estimate leaves: searches by shooting do not know them."""
+    values = {p.name: p.value for p in result.estimates}
+    passed = passed_bounds(problem, Automatic(), problem.box.vector(values), BETWEEN)
+    return [f"the bounds of {name}" for name in passed]

@@ -491,6 +491,41 @@ def bounds_over_time(
     return found
 
 
+Form: TypeAlias = Callable[[Instance], Instance]
+"""What is made of a model whenever it is built, as `with_bounds`."""
+
+
+def as_inequalities(model: Any, name: str, series: Series) -> dict[str, dict[float, Any]]:
+    """Lower and upper bounds of a variable as constraints by time, named as one would read them."""
+    home = unique_component_name(model, "bounds")
+    model.add_component(home, pyo.ConstraintList())
+    made: dict[str, dict[float, Any]] = {}
+    for t, v in series.items():
+        for bound, sign in ((v.lb, ">="), (v.ub, "<=")):
+            if bound is not None:
+                expr = v >= bound if sign == ">=" else v <= bound
+                made.setdefault(f"{name} {sign} {bound:g}", {})[t] = getattr(model, home).add(expr)
+    return made
+
+
+def bounded_over_time(instance: Instance) -> dict[str, Series]:
+    """The states and algebraic variables that have bounds."""
+    families = {**instance.states, **instance.series}
+    return {
+        name: series
+        for name, series in families.items()
+        if any(v.is_variable_type() and v.bounds != (None, None) for v in series.values())
+    }
+
+
+def with_bounds(instance: Instance) -> Instance:
+    """The instance with the bounds of states and algebraic variables as inequalities over time."""
+    inequalities = dict(instance.inequalities)
+    for name, series in bounded_over_time(instance).items():
+        inequalities |= as_inequalities(instance.model, name, series)
+    return replace(instance, inequalities=inequalities)
+
+
 def without_constraints(instance: Instance) -> Instance:
     """The instance without inequalities over time and `ModelStarts.others`."""
     others = model_starts(instance).others

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import wraps
+from functools import reduce, wraps
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +29,7 @@ from igpe.problem.losses import (
 )
 from igpe.problem.measurements import time_unit, unit_name
 from igpe.problem.members import names_of
-from igpe.problem.model import Instance, ModelStarts, model_starts, without_constraints
+from igpe.problem.model import Form, Instance, ModelStarts, model_starts
 from igpe.problem.noise.correlated import Correlation
 from igpe.problem.noise.sigma import require_values
 from igpe.problem.problem_checks import (
@@ -99,7 +99,7 @@ class Problem(Suggesting):
     do not support them.
     """
 
-    _is_relaxed = False
+    _forms: tuple[Form, ...] = ()
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Problem(Suggesting):
 
         The object comes before its parts: its builder may belong to an object that keeps it.
         """
-        parts = self._given, dict(self.fixed), self._weights, list(self.systems), self._is_relaxed
+        parts = self._given, dict(self.fixed), self._weights, list(self.systems), self._forms
         return object.__new__, (Problem,), parts
 
     def __setstate__(self, parts: tuple[Any, ...]) -> None:
@@ -411,7 +411,7 @@ class Problem(Suggesting):
             own = tuple(held.correlations[k] for k in places)
             held = held._replace(sigma=sigma, correlations=own)
         given = {**self._given, "experiments": runs}
-        return _made_again(given, self.fixed, held, (), self._is_relaxed)
+        return _made_again(given, self.fixed, held, (), self._forms)
 
     def on_finer_grid(self) -> "Problem":
         """Return a copy of the problem with twice as many intervals in space.
@@ -426,7 +426,7 @@ class Problem(Suggesting):
                 "space={'x': 50})."
             )
         given = {**self._given, "space": space}
-        return _made_again(given, self.fixed, self._weights, (), self._is_relaxed)
+        return _made_again(given, self.fixed, self._weights, (), self._forms)
 
     @property
     def held_weights(self) -> HeldWeights | None:
@@ -436,7 +436,8 @@ class Problem(Suggesting):
     def built_at(self, k: int, times: Iterable[float]) -> "Problem":
         """Return a copy with the model of experiment `k` built at these times."""
         instance = build(self.model, times, self.experiments[k])
-        instance = without_constraints(instance) if self._is_relaxed else instance
+        for form in self._forms:
+            instance = form(instance)
         return self.with_instances([*self.instances[:k], instance, *self.instances[k + 1 :]])
 
     def with_instances(self, instances: Iterable[Instance]) -> "Problem":
@@ -446,10 +447,10 @@ class Problem(Suggesting):
         copy.starts = tuple(map(model_starts, copy.instances))
         return copy
 
-    def without_constraints(self) -> "Problem":
-        """Return a copy without the constraints beside equations and initial conditions."""
-        copy = self.with_instances(map(without_constraints, self.instances))
-        copy._is_relaxed = True
+    def formed(self, form: Form) -> "Problem":
+        """Return a copy whose models are changed by a function, whenever they are built."""
+        copy = self.with_instances(map(form, self.instances))
+        copy._forms = (*self._forms, form)
         return copy
 
     def reporting(self, names: Sequence[str]) -> "Problem":
@@ -558,10 +559,9 @@ def _made_again(
     fixed: Mapping[str, float],
     weights: HeldWeights | None,
     read: Iterable[tuple[str, tuple[str, ...]]],
-    is_relaxed: bool,
+    forms: tuple[Form, ...],
 ) -> Problem:
-    problem = Problem(**given).fixing(fixed)
-    problem = problem.without_constraints() if is_relaxed else problem
+    problem = reduce(Problem.formed, forms, Problem(**given).fixing(fixed))
     problem.systems.update(dict.fromkeys(read))
     return problem if weights is None else problem.weighted(**weights._asdict())
 

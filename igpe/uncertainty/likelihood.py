@@ -184,7 +184,7 @@ def require_estimate(
 
 def refuse_passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray, owner: str) -> None:
     """Raise Unsupported if states leave the bounds of their Vars at the optimum x (n,)."""
-    if passed := passed_bounds(problem, residuals, x):
+    if passed := passed_bounds(problem, residuals.integrator, x):
         raise Unsupported(
             f"{owner} ignores the bounds of {', '.join(passed)}, which are active at the estimate. "
             "To enforce them, write igpe.profile(..., method=igpe.Collocation())."

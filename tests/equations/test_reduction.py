@@ -536,7 +536,7 @@ def test_constraints_on_free_and_bound_states_are_kept_and_bounds_compared_by_na
 
     posed = noisy(reacting({"nA": 0.3, "nB": 0.0}, model=bounded), {"k": 0.5}, ["A", "B"], 0.01)
     residuals = Residuals(posed, Sundials())
-    assert passed_bounds(posed, residuals, np.array([0.5])) == []
+    assert passed_bounds(posed, residuals.integrator, np.array([0.5])) == []
 
 
 def test_a_constraint_that_is_linear_in_bound_states_lets_an_optimum_be_proved():

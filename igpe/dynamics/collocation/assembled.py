@@ -44,7 +44,6 @@ from igpe.dynamics.collocation.mesh import (
 from igpe.dynamics.shooting.base import Profile, constraints
 from igpe.dynamics.shooting.limits_of_model import (
     ModelLimits,
-    as_inequalities,
     model_limits,
     quantities,
 )
@@ -53,7 +52,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.model import Instance, Series
+from igpe.problem.model import Instance, Series, as_inequalities
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum

@@ -121,7 +121,7 @@ class Collocation(Checked):
         x = box.vector(box.mapping(box.middle) | dict(start))
         residuals = Residuals(problem, Automatic())
         at = residuals(x)
-        if at is None or passed_bounds(problem, residuals, x):
+        if at is None or passed_bounds(problem, residuals.integrator, x):
             return estimate
         known = objective_at(problem, at)
         if not is_above(problem, estimate.objective, known):

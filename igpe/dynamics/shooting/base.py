@@ -120,8 +120,8 @@ def beside_constraints(problem: Problem) -> str:
     )
     return (
         f"In a problem with {in_words(others)}, igpe.estimate cannot enforce the constraints "
-        f"{bracketed(kept)}: it needs them to be inactive. Otherwise, deactivate them in the model "
-        f"(m.{kept[0]}.deactivate()), and look at them after the fit.{starts * bool(at_start)}"
+        f"{bracketed(kept)}: it needs them to be inactive. Otherwise, remove these constraints or "
+        f"bounds from the model, and look at them after the fit.{starts * bool(at_start)}"
     )
 
 

@@ -55,6 +55,7 @@ from igpe.numerics.least_squares.chains import (
 )
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.measurements import Measurements
+from igpe.problem.model import bounds_over_time
 from igpe.problem.problem import Problem
 
 BREAK_DOWNS = {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
@@ -450,8 +451,8 @@ def given(
         some = experiment.measurements.of(name)[1] if is_measured else values[:, i]
         some = some[np.isfinite(some)]
         size[i] = (float(np.sqrt(np.mean(some**2))) if len(some) else 0.0) or size[i]
-        own = getattr(instance.states[name][instance.first], "bounds", (None, None))
-        bounds[i] = [b if o is None else float(o) for o, b in zip(own, bounds[i], strict=True)]
+        for lower, upper in bounds_over_time(instance, [name]).values():
+            bounds[i] = lower.min(), upper.max()
     return Given(values, size, *bounds.T)
 
 

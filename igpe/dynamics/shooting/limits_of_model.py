@@ -8,6 +8,7 @@ over time is one constraint for each time of the model: start, measured times, a
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -15,12 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import casadi as ca
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.common.modeling import unique_component_name
 from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.errors import EstimationFailed, Unsupported
+from igpe.core.errors import EstimationFailed, ModelError, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Shots
@@ -32,12 +31,13 @@ from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
 from igpe.numerics.least_squares.chains import Limits
 from igpe.problem.inputs import evaluate
-from igpe.problem.model import Series
+from igpe.problem.model import bounded_over_time, with_bounds
 from igpe.problem.problem import Problem
 
 INTEGRATOR = Automatic(slack=100.0)
 FAR = 3.0  # standard errors between a constraint and its limit from which it is inactive
 ROUNDING = 1e-9  # of a constraint's size: what is no distance from its limit
+MOST = 40_000  # constraints over time in a model that is built to look at them
 SAME = 1e-6  # of the same: what errors of integration may be
 
 SymbolicInput: TypeAlias = Callable[[float, bool], Any]
@@ -170,11 +170,27 @@ def limits_along(problem: Problem, k: int, x: FloatArray) -> LimitsAlong | None:
     return LimitsAlong(limits, np.array(value).ravel(), along)
 
 
-def _over_times(problem: Problem, x: FloatArray) -> Iterator[LimitsAlong]:
+def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
+    """With the model of experiment `k` at more times, unless it keeps its own.
+
+    bounds_too  whether bounds of states and algebraic variables are inequalities there
+    """
+    with suppress(ModelError):
+        times = fine_grid(problem, k)
+        problem = problem.built_at(k, times[times >= problem.experiments[k].start_time])
+    if not bounds_too:
+        return problem
+    instances = [*problem.instances]
+    if sum(map(len, bounded_over_time(instances[k]).values())) > MOST:
+        return problem
+    instances[k] = with_bounds(instances[k])
+    return problem.with_instances(instances)
+
+
+def _over_times(problem: Problem, x: FloatArray, *, bounds_too: bool) -> Iterator[LimitsAlong]:
     """The constraints of each experiment that has some, with those over time at many times."""
     for k, experiment in enumerate(problem.experiments):
-        times = fine_grid(problem, k)
-        fine = problem.built_at(k, times[times >= experiment.start_time])
+        fine = at_more_times(problem, k, bounds_too=bounds_too)
         if not (fine.starts[k].others or fine.instances[k].inequalities):
             continue
         if (made := limits_along(fine, k, x)) is None:
@@ -186,14 +202,15 @@ def _over_times(problem: Problem, x: FloatArray) -> Iterator[LimitsAlong]:
         yield made
 
 
-def violated(problem: Problem, x: FloatArray) -> set[str]:
+def violated(problem: Problem, x: FloatArray, *, bounds_too: bool = False) -> set[str]:
     """Names of the constraints that the trajectories at the free unknowns x (n,) violate.
 
     An equation counts as violated unless it holds whatever the unknowns are.
+    bounds_too  whether to look at the bounds of states and algebraic variables as well
     raises  as `limits_along`; EstimationFailed if the model cannot be integrated
     """
     names = set[str]()
-    for limits, value, along in _over_times(problem, x):
+    for limits, value, along in _over_times(problem, x, bounds_too=bounds_too):
         size = np.abs(value)
         still = np.linalg.norm(along * x, axis=1) <= SAME * size
         holds = limits.equations & still & (np.abs(value - limits.low) <= SAME * size)
@@ -211,7 +228,7 @@ def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set
     raises      as `violated`
     """
     names = violated(problem, x)
-    for limits, value, along in _over_times(problem, x):
+    for limits, value, along in _over_times(problem, x, bounds_too=False):
         reach = along @ covariance
         error = np.sqrt(np.einsum("cn,cn->c", reach, along))
         below, above = value - limits.low, limits.high - value
@@ -232,19 +249,6 @@ def quantities(ivp: InitialValueProblem) -> dict[str, Any]:
     slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
     states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
     return slopes | ivp.algebraic | states
-
-
-def as_inequalities(model: Any, name: str, series: Series) -> dict[str, dict[float, Any]]:
-    """Lower and upper bounds of a variable as constraints by time, named as one would read them."""
-    home = unique_component_name(model, "bounds")
-    model.add_component(home, pyo.ConstraintList())
-    made: dict[str, dict[float, Any]] = {}
-    for t, v in series.items():
-        for bound, sign in ((v.lb, ">="), (v.ub, "<=")):
-            if bound is not None:
-                expr = v >= bound if sign == ">=" else v <= bound
-                made.setdefault(f"{name} {sign} {bound:g}", {})[t] = getattr(model, home).add(expr)
-    return made
 
 
 def model_limits(

@@ -23,13 +23,14 @@ from igpe.core.estimates import Estimate
 from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.dynamics.simulation import quantities_along
+from igpe.dynamics.simulation import Simulated, quantities_along
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
@@ -51,12 +52,14 @@ class Refined(NamedTuple):
     """The estimate, residuals and derivative there (None if it cannot be integrated), and notes.
 
     polished  False if igpe did not search for the optimum of the integrated model
+    held      variables whose bounds the optimum of the integrated model would pass
     """
 
     estimate: Estimate
     at: Linearised | None
     notes: tuple[str, ...] = ()
     polished: bool = True
+    held: tuple[str, ...] = ()
 
 
 def refine(
@@ -104,7 +107,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     if is_shot:
         near = _fitted(problem, residuals, x, SEARCH)
         fit = refitted_on_bounds(residuals, near, box, SEARCH)
-    passed = [] if fit.at is None else passed_bounds(problem, residuals, fit.x)
+    passed = [] if fit.at is None else passed_bounds(problem, residuals.integrator, fit.x)
     own = objective_at(problem, at)
     objective = np.inf if fit.at is None else objective_at(problem, fit.at)
     found = replace(rough, parameters=box.mapping(fit.x), objective=objective)
@@ -127,7 +130,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
         return Refined(rough, at)
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate satisfies these bounds."
-        return Refined(_held(problem, rough, at), at, (note,))
+        return Refined(_held(problem, rough, at), at, (note,), held=tuple(passed))
     if not is_shot:
         found = _held(problem, found, at)
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
@@ -186,7 +189,7 @@ def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
     if at is None or not _agree(problem, found.objective, at.cost):
         return found
     fit = refitted_on_bounds(residuals, Fit(x, at, found.status, 0), box, SEARCH)
-    if (fit.x == x).all() or passed_bounds(problem, residuals, fit.x):
+    if (fit.x == x).all() or passed_bounds(problem, residuals.integrator, fit.x):
         return found
     return replace(found, parameters=box.mapping(fit.x), objective=fit.cost)
 
@@ -206,20 +209,30 @@ def _floor(problem: Problem, share: float = FLOOR) -> float:
     return share * sum(float(v @ v) for v in data)
 
 
-def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
-    """States and algebraic variables that leave the bounds of their Vars at a measured time."""
+def passed_bounds(
+    problem: Problem, integrator: Integrator, x: FloatArray, slack: float = SLACK
+) -> list[str]:
+    """States and algebraic variables that leave the bounds of their Vars at the unknowns x (n,).
+
+    slack  by how much of their size they may
+    """
+    every = [bounds_over_time(i, [*i.states, *i.series]) for i in problem.instances]
+    if not any(every):
+        return []
     passed = []
-    for run, instance in zip(residuals.runs, problem.instances, strict=True):
-        bounded = bounds_over_time(instance, [*run.ivp.states, *run.ivp.algebraic])
-        if not bounded:
-            continue
-        q = x[run.index]
-        trajectory, own = run.simulation.run(q, derivatives=False), np.array(instance.time)
-        at = np.searchsorted(own, trajectory.times).clip(0, len(own) - 1)
-        values = quantities_along(run.ivp, trajectory, q, list(bounded))
-        for (name, (lower, upper)), value in zip(bounded.items(), values, strict=True):
-            slack = SLACK * float(np.max(np.abs(value)))
-            if ((value < lower[at] - slack) | (value > upper[at] + slack)).any():
+    simulated = Simulated(problem, integrator, problem.box.mapping(x))
+    for instance, bounded, (ivp, run) in zip(problem.instances, every, simulated.runs, strict=True):
+        names = [n for n in bounded if n in ivp.states or n in ivp.algebraic]
+        q = problem.box.select(ivp.unknowns).vector(simulated.values)
+        own = np.array(instance.time, dtype=float)
+        at = np.searchsorted(own, run.times).clip(0, len(own) - 1)
+        for name, value in zip(names, quantities_along(ivp, run, q, names), strict=True):
+            lower, upper = bounded[name]
+            room = slack * float(np.nanmax(np.abs(value), initial=0.0))
+            lost = (value < lower[at] - room) | (value > upper[at] + room)
+            if len({*lower}) > 1 or len({*upper}) > 1:  # they are known at the model's times alone
+                lost &= own[at] == run.times
+            if lost.any():
                 passed.append(name)
     return list(dict.fromkeys(passed))
 
@@ -230,7 +243,7 @@ def outside(problem: Problem, residuals: Residuals, values: Mapping[str, float])
     Empty if there are none.
     """
     x = problem.box.clip(problem.box.vector(values))
-    if residuals(x) is None or not (names := passed_bounds(problem, residuals, x)):
+    if residuals(x) is None or not (names := passed_bounds(problem, residuals.integrator, x)):
         return ""
     at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(problem.box.names, x, strict=True))
     return (
@@ -328,7 +341,9 @@ def by_shooting(
             before.append((np.inf if at is None else at.cost, k))
     better = [k for at, k in sorted(before) if np.isinf(cost) or at < cost - MATTERS * abs(cost)]
     ends = [(k, _shot(residuals, problem, candidates[k])) for k in better[:MOST]]
-    able = [(k, e) for k, e in ends if e and not passed_bounds(problem, residuals, e.fit.x)]
+    able = [
+        (k, e) for k, e in ends if e and not passed_bounds(problem, residuals.integrator, e.fit.x)
+    ]
     k, end = min(able, key=lambda pair: pair[1].fit.cost, default=(0, None))
     if end is None or not end.fit.cost < cost:
         return None

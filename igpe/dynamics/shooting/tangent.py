@@ -11,7 +11,6 @@ built at more times for this, as collocation does: a contact may lie between mea
 """
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +19,10 @@ from scipy.optimize import nnls
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.dynamics.shooting.limits_of_model import as_inequalities, limits_along
-from igpe.dynamics.simulation import fine_grid
-from igpe.equations.compiled import compiled
+from igpe.dynamics.shooting.limits_of_model import at_more_times, limits_along
 from igpe.numerics.covariance import directions
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
-from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 
 ACTIVE = 1e-5  # distance of an active inequality from its bound, relative to what it is made of
@@ -34,7 +30,6 @@ CONTACT = 1e-3  # the same of one over time, which collocation keeps at the poin
 OPTIMAL = 1e-6  # share of the sum of squares along the derivative that no constraint must explain
 SIGNIFICANT = 3.84  # variances by which the sum of squares would fall: chi squared, 95 %
 EXPLAINED = 1e-2  # of that share: what an optimum leaves, its contacts lying between times
-MOST = 40_000  # constraints over time in a model that is built to look at them
 
 
 class Tangent(NamedTuple):
@@ -127,16 +122,15 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
     What only comes near to its limit, as a state that decays, is none: unknowns hardly move it.
     raises ModelError and Unsupported as `limits_along`
     """
-    fine = problem.with_instances([_at_more_times(problem, k) for k in range(len(problem.starts))])
     rows, names = [np.zeros((0, len(x)))], list[str]()
-    if not fine.inequalities:
-        return rows[0], names
-    for k in range(len(fine.experiments)):
-        if (made := limits_along(fine, k, x)) is None:
+    for k in range(len(problem.experiments)):
+        fine = at_more_times(problem, k, bounds_too=True)
+        over_time = fine.instances[k].inequalities
+        if not over_time or (made := limits_along(fine, k, x)) is None:
             continue
         limits, every, along = made
         of = np.array([n.rpartition(" at ")[0] for n in limits.names])
-        for name in sorted(fine.inequalities & set(of)):
+        for name in sorted(over_time.keys() & set(of)):
             own = np.flatnonzero(of == name)
             value = every[own]
             size = float(np.max(np.abs(value)))
@@ -148,25 +142,3 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
                     rows.append(side * along[[i]])
                     names.append(limits.names[i] + limits.of)
     return np.vstack(rows), names
-
-
-def _at_more_times(problem: Problem, k: int) -> Instance:
-    """The model of experiment `k` at more times, with bounds of its variables as inequalities."""
-    instance, experiment = problem.instances[k], problem.experiments[k]
-    with suppress(ModelError):  # a model with times of its own
-        times = fine_grid(problem, k)
-        instance = problem.built_at(k, times[times >= experiment.start_time]).instances[k]
-    ivp = compiled(problem).initial_value_problem(k, switching=True)
-    known = {*ivp.states, *ivp.algebraic}
-    bounded = {
-        name: series
-        for family in (instance.states, instance.series)
-        for name, series in family.items()
-        if name in known and any(v.bounds != (None, None) for v in series.values())
-    }
-    if sum(map(len, bounded.values())) > MOST:
-        return instance
-    inequalities = dict(instance.inequalities)
-    for name, series in bounded.items():
-        inequalities |= as_inequalities(instance.model, name, series)
-    return replace(instance, inequalities=inequalities)

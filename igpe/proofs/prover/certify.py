@@ -26,10 +26,11 @@ from igpe.core.markup import in_words
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.shooting.base import Profile, constraints, require_start
+from igpe.dynamics.shooting.base import Profile, require_start
 from igpe.dynamics.shooting.limits_of_model import violated
 from igpe.dynamics.shooting.reweighting import first_weighted, fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.problem.model import without_constraints
 from igpe.problem.problem import HeldWeights, Problem, takes_problem
 from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.enclosure import BoxEnclosure, Heeded
@@ -338,9 +339,7 @@ def certify(
                 solution even at single parameter values; SolverMissing if Numba is not installed
     """
     estimate = require_provable(problem, estimate, "igpe.certify")
-    if not constraints(problem):
-        return BranchAndBound(gap, time_limit).certify(problem, estimate, progress, executor)
-    free = problem.without_constraints()
+    free = problem.formed(without_constraints)
     proof = BranchAndBound(gap, time_limit).certify(free, estimate, progress, executor)
     require_satisfied(problem, proof, "igpe.certify")
     return proof
@@ -349,10 +348,11 @@ def certify(
 def require_satisfied(problem: Problem, proof: DynamicCertificate, owner: str) -> None:
     """Raise Unsupported if the values of a proof, which knows no constraints, violate some."""
     values = dict(zip(proof.unknowns, proof.parameters, strict=True))
-    if names := violated(problem, problem.box.vector(values)):
+    if names := violated(problem, problem.box.vector(values), bounds_too=True):
         raise Unsupported(
-            f"{owner} does not use constraints, and the best values without them violate "
-            f"{in_words(sorted(names))}. A proof is possible only where constraints are inactive."
+            f"{owner} does not use constraints and bounds of states, and the best values without "
+            f"them violate {in_words(sorted(names))}. A proof is possible only where they are "
+            "inactive."
         )
 
 
