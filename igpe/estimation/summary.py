@@ -446,7 +446,7 @@ def _bounds(one: Box) -> tuple[float, float]:
 
 
 def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
-    """What was held, what the last step says, and what smoothing says if candidates disagree."""
+    """What was held, what the last step says, and what smoothing says if its ends disagree."""
     problem, best = steps.problem, steps.paths[0]
     held = [n for n in steps.structure.names(Access.UNREACHABLE) if n in problem.fixed]
     costs = [path.corrected.objective for path in steps.paths]
@@ -469,7 +469,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *steps.structure.index_notes,
         *[f"Errors and intervals ignore the constraints {kept}."] * bool(kept),
         *passed(steps.first.passed),
-        *(() if is_one else steps.ladder[0].notes(problem)),
+        *(() if is_one or best.algebraic.origin in LATER else steps.ladder[0].notes(problem)),
     )
 
 

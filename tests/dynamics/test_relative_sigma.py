@@ -344,6 +344,7 @@ def test_of_several_weights_that_stand_still_the_likeliest_are_taken(noise):
     """The likelihood has maxima at 1 and 2, where b fits best, and a minimum at 1.37."""
     result = igpe.estimate(contradicting(**noise))
     assert result.parameters["k"] == pytest.approx(2.0, abs=0.01)
+    assert not any(note.startswith("Smoothing") for note in result.notes)  # from no curve
 
 
 def test_weights_leave_the_minimum_of_the_likelihood():
