@@ -322,7 +322,7 @@ def _walked(
             step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
             if step < SHORTEST * max(at, first):
                 break
-            widen = 1.0 if point is None else widen
+            widen = 1.0
             continue
         points.append(point)
         if point.cost >= target:
@@ -330,8 +330,9 @@ def _walked(
             further = _behind_jump(path, points[-2], closed) or _beside(path, closed, steps.rise)
             if further is None or further.cost >= target:
                 return closed
-            kept = [p for p in closed.points if p.cost <= further.cost]
-            points = [origin, *kept, further]  # the search from afar had lost its way
+            # The search from afar had lost its way: go on by steps that had not.
+            kept = [p for p in closed.points[:-1] if p.cost <= further.cost]
+            points, widen = [origin, *kept, further], 1.0
         at = abs(points[-1].at)
         if at >= farthest or points[-1].cost < steps.lowest:
             return _short(points, sign, limit, target, steps.lowest)
@@ -347,7 +348,8 @@ def _behind_jump(path: LikelihoodPath, passed: PathPoint, closed: Walk) -> PathP
     """
     if closed.end is not End.BROKEN or abs(closed.at) <= abs(passed.at):
         return None
-    return path.point(closed.at * (1 + ENOUGH / 10), closed.points[-1])
+    low, high = path.reach
+    return path.point(min(max(closed.at * (1 + ENOUGH / 10), low), high), closed.points[-1])
 
 
 def _beside(path: LikelihoodPath, closed: Walk, rise: float) -> PathPoint | None:

@@ -109,6 +109,21 @@ def test_a_search_that_lost_its_way_is_made_again_from_nearby(jumps):
     assert found.at == pytest.approx(1.2 if jumps else 8**0.5, rel=1e-2)
 
 
+def test_steps_stay_short_where_longer_ones_lose_their_way():
+    """Beyond 1.2 a search finds the way for 1.2 % of the distance from the estimate."""
+
+    class Near(Formula):
+        def point(self, at, near):
+            point = super().point(at, near)
+            is_lost = at > 1.2 and at - near.at > 0.012 * at
+            return point._replace(cost=point.cost + 9) if is_lost else point
+
+    path = Near(lambda t: t**2 / 2)
+    found = walk(path, path.origin, 1, STEPS)
+    assert found.end is End.FOUND
+    assert found.at == pytest.approx(8**0.5, rel=1e-2)
+
+
 def test_nothing_to_walk():
     path = Formula(lambda t: t**2, reach=(0.0, 5.0))
     assert walk(path, path.origin, -1, STEPS).end is End.BOUND
