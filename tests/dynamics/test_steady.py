@@ -354,3 +354,18 @@ def test_steady_states_are_measured_at_one_time(time):
     ramp = {"D": igpe.linear_input([0.0, 9.0], [1.0, 2.0])}
     with pytest.raises(igpe.errors.DataError, match="start_time"):  # its rest depends on when
         igpe.Experiment(pd.DataFrame({"time": [time], "A": 1.0}), inputs=ramp, **given)
+
+
+def test_rounding_errors_do_not_lead_away_from_what_stays_at_zero():
+    """A chemostat without cells: from the state without them, a disturbance would grow."""
+
+    def chemostat(m, t):
+        growth = 0.5 * m.B[t] / (0.15 + m.B[t]) * m.A[t]
+        return growth - m.r * m.A[t], m.r * (10 - m.B[t]) - 2 * growth, -m.C[t]
+
+    read = compiled(posed(chemostat, start={"A": 0.0, "B": 1.0, "C": 1.0}))
+    ivp = read.initial_value_problem(0, switching=True)
+    for integrator in (Automatic(), igpe.integrators.Sundials()):
+        for sensitivities in (False, True):
+            run = integrator.simulation(ivp, TIMES, sensitivities=sensitivities)
+            assert "unstable" in run.run(np.array([TRUTH[n] for n in ivp.unknowns])).reason

@@ -107,6 +107,16 @@ class _ConservedSums:
         weights = np.linalg.lstsq(slopes, by, rcond=NEGLIGIBLE)[0]
         return np.asarray(-rows @ np.tensordot(weights, [near.by_q for near in every], axes=1))
 
+    def at_zero(self, none: BoolArray, at: _RestPoint) -> BoolArray:
+        """(n_x,) which of the states that are 0 remain so, as the slopes of all of these are 0."""
+        while none.any():
+            every = self._at_random(STATES, at._replace(stays=none))
+            moves = np.any([near.f != 0 for near in every], axis=0)
+            if not (none & moves).any():
+                break
+            none = none & ~moves
+        return none
+
     def _for_any(self, at: _RestPoint) -> tuple[int, FloatArray]:
         """How many sums there are for unknowns with these signs, and those that are constant."""
         random, count = np.random.default_rng(1), len(at.stays)
@@ -321,6 +331,9 @@ class Resting:
         """The state at rest next to the last row; or why there is none."""
         stays = (states[[0, -1]] == 0).all(axis=0) & (by == 0).all(axis=1)
         at = _RestPoint(q, true[: self._modes].astype(float), stays)
+        none = (states[0] == 0) & (by == 0).all(axis=1)
+        if (self._conserved.at_zero(none, at) & (np.abs(states[-1]) > STILL)).any():
+            return UNSTABLE  # rounding errors grew into another state
         sums = self._conserved(at)
         x = self._exact(states, sums.rows, at)
         if isinstance(x, str):
