@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyomo import dae
 from zoo import CASES
 
 import igpe
+from igpe.cli.application import typed
 from igpe.core.markup import number, numbers, on_side
 from igpe.core.status import Status
 from igpe.dynamics.shooting import base as shooting_base
@@ -170,9 +172,8 @@ def test_a_single_unknown_that_is_not_determined_is_it(chain):
 
 def test_the_proof_is_asked_for_in_the_words_of_the_command_line(chain):
     """Also where they are broken over two lines."""
-    command = f"igpe certify {'deep/' * 8}model.py"
-    said = answer(chain, prove=command)
-    assert f"not proved: run {command}" in " ".join(said.split())
+    said = typed(answer(chain), Path("deep/model.py"))
+    assert "not proved: run igpe certify deep/model.py" in " ".join(said.split())
     assert "igpe.certify" not in said
 
 

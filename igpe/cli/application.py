@@ -90,6 +90,15 @@ def _uninterrupted() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+CALL = re.compile(r"igpe\.(certify|check|design|profile)\b(?:\((problem)(?:,\s+result)?\))?(?!\()")
+
+
+def typed(text: str, model: Path) -> str:
+    """The text with what to type in a shell where it says what to write in Python."""
+    text = CALL.sub(lambda m: f"igpe {m[1]}" + f" {model}" * bool(m[2]), text)
+    return text.replace("result.details", "--report")
+
+
 def answer(
     command: str,
     text: str,

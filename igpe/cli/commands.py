@@ -23,6 +23,7 @@ from igpe.cli.application import (
     problem_of,
     replaceable,
     rows,
+    typed,
     written,
 )
 from igpe.core.progress import reported
@@ -42,7 +43,7 @@ def check(
 
     structure = analyse(problem_of(model, data))
     body = {"table": rows(structure.to_frame(), "name")}
-    answer("check", str(structure), body, json, picture=(structure.plot, plot))
+    answer("check", typed(str(structure), model), body, json, picture=(structure.plot, plot))
 
 
 def estimate(
@@ -79,7 +80,6 @@ def estimate(
     """
     from igpe.cli.model_file import is_petab
     from igpe.core.status import Status
-    from igpe.results.answer import text as answered
     from igpe.results.answer import verdict
     from igpe.results.report import TITLE
 
@@ -88,7 +88,7 @@ def estimate(
         raise typer.BadParameter(f"--petab needs a PEtab problem (.yaml); '{model}' is not one.")
     with reported(True) as tell:
         result = estimated(model, problem, seed, tell, time_limit)
-    words = answered(result, f"igpe certify {model}")
+    words = typed(str(result), model)
     body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
     if is_petab(model):
         from igpe.formats.petab.errors import write_petab_parameters
@@ -332,7 +332,12 @@ def profile(
     body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
     unfinished = "" if profiles.complete else "The profiles above were complete when igpe stopped."
     answer(
-        "profile", str(profiles), body, json, picture=(profiles.plot, plot), unfinished=unfinished
+        "profile",
+        typed(str(profiles), model),
+        body,
+        json,
+        picture=(profiles.plot, plot),
+        unfinished=unfinished,
     )
 
 
@@ -449,7 +454,8 @@ def certify(
         body |= {"intervals": rows(proof.to_frame())}
     is_interrupted = proof.status is Status.INTERRUPTED
     unfinished = "igpe proved the statement above before it stopped." if is_interrupted else ""
-    answer("certify", str(proof), body, json, picture=(proof.plot, plot), unfinished=unfinished)
+    words = typed(str(proof), model)
+    answer("certify", words, body, json, picture=(proof.plot, plot), unfinished=unfinished)
 
 
 def verify(

@@ -80,7 +80,6 @@ MARKS = {
 """Remark of a `Parameter` -> its mark in the table."""
 LABELLED = '<b style="display:inline-block;min-width:7em">'
 COMBINED = "in combination"
-PROVE = "igpe.certify(problem, result)"
 COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
 
 
@@ -114,21 +113,15 @@ class Headline(NamedTuple):
         return {name: line.words for name, line in self._asdict().items()}
 
 
-def verdict(result: ResultData, prove: str = PROVE) -> Headline:
-    """The three lines.
-
-    prove  what to type for a proof
-    """
-    fit, optimum = _fit(result), _optimum(result, prove)
+def verdict(result: ResultData) -> Headline:
+    """The three lines."""
+    fit, optimum = _fit(result), _optimum(result)
     return Headline(Line("Fit", *fit), Line("Parameters", *_parameters(result)), optimum)
 
 
-def text(result: ResultData, prove: str = PROVE) -> str:
-    """Verdict, estimates and what needs action, on 80 columns.
-
-    prove  what to type for a proof
-    """
-    lines = [line.text for line in verdict(result, prove)]
+def text(result: ResultData) -> str:
+    """Verdict, estimates and what needs action, on 80 columns."""
+    lines = [line.text for line in verdict(result)]
     lines += ["", *aligned(estimates(result))] if result.estimates else []
     needed = actions(result)
     lines += ["", *map(filled, needed)] if needed else []
@@ -412,7 +405,7 @@ def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:
     return []
 
 
-def _optimum(result: ResultData, prove: str) -> Line:
+def _optimum(result: ResultData) -> Line:
     """How good the optimum is, from all that is known: the proof, the searches, the status."""
     proof, status = result.proof, result.status
     words, grade = f"{status.value[0].lower()}{status.value[1:].rstrip('.')}", "bad"
@@ -426,7 +419,7 @@ def _optimum(result: ResultData, prove: str) -> Line:
             words, grade = f"proved best within the bounds{premise} ({exact})", "good"
         else:
             held = f"active: {in_words(result.active, SHOWN)}; " * bool(result.active)
-            words, grade = f"{_agreement(result)}{held}{_unproved(result, prove)}", "fair"
+            words, grade = f"{_agreement(result)}{held}{_unproved(result)}", "fair"
             if _is_discretised(result):
                 words, grade = f"for the discretised model only: {words}", "bad"
     elif status is Status.NOTHING_TO_DO:
@@ -456,7 +449,7 @@ def _agreement(result: ResultData) -> str:
     return f"{only}{same} of {many} {searches} agree; "
 
 
-def _unproved(result: ResultData, prove: str) -> str:
+def _unproved(result: ResultData) -> str:
     """That nothing is proved, and how to prove it where that can be tried."""
     if result.proof is not None:
         return "not proved: the proof was not finished"
@@ -464,7 +457,7 @@ def _unproved(result: ResultData, prove: str) -> str:
         return "not proved"
     if result.spectral:
         return "not proved: igpe.certify does not support spectra"
-    return f"not proved: run {prove}"
+    return "not proved: run igpe.certify(problem, result)"
 
 
 def actions(result: ResultData) -> list[str]:

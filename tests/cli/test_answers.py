@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from command_line import CHAIN, ROOT, refused, run
 
 import igpe
-from igpe.cli.application import _in_lines, answer
+from igpe.cli.application import _in_lines, answer, typed
 
 PREDATORS = str(ROOT / "models" / "lotka_volterra.py")
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
@@ -25,6 +26,19 @@ def test_a_terminal_breaks_long_lines_between_words(monkeypatch):
         "      (linear)",
         "",
         "at 5 %",
+    ]
+
+
+def test_advice_is_what_to_type_in_a_shell():
+    advice = [
+        "Not proved: run\n   igpe.certify(problem, result).",
+        "Run igpe.profile(problem,\nresult) (see igpe.check and result.details).",
+        "Write igpe.check(problem, identifiability=True) or igpe.profile(..., method=...).",
+    ]
+    assert [typed(words, Path("b.py")) for words in advice] == [
+        "Not proved: run\n   igpe certify b.py.",
+        "Run igpe profile b.py (see igpe check and --report).",
+        advice[2],
     ]
 
 
