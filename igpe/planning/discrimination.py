@@ -1,22 +1,28 @@
 """The next experiment that tells rival models apart; `rival_design` has the criteria."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
 from igpe.core.arguments import is_count, is_finite, require, require_mapping
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import finishing, session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.shooting.residuals import Residuals, unmeasured
+from igpe.dynamics.shooting.reweighting import fully_held_weights
 from igpe.numerics.lack_of_fit import FAR, akaike_weights
+from igpe.numerics.least_squares.base import Linearised, Residual, stacked
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.planning.design_limits import Budget
 from igpe.planning.design_problem import EMPTY, DesignProblem, Values, read_design
 from igpe.planning.design_search import (
@@ -25,10 +31,17 @@ from igpe.planning.design_search import (
     planned_experiments,
 )
 from igpe.planning.design_variables import DesignVariable, Sampling
-from igpe.planning.information import DOptimal, determined
+from igpe.planning.information import DOptimal
 from igpe.planning.plan import LaboratoryPlan, PlannedExperiment
-from igpe.planning.planned_model import PlannedSensitivities
-from igpe.planning.rival_design import BoxHill, Discriminating, RivalDesign, RivalPair
+from igpe.planning.planned_model import PlannedSensitivities, PredictedOutputs
+from igpe.planning.rival_design import (
+    BoxHill,
+    Discriminating,
+    RivalDesign,
+    RivalPair,
+    variance_of,
+)
+from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
@@ -217,7 +230,7 @@ def _report(
     courses = [
         _course(design, name, e, k, best.design[k])
         for name in design.posed
-        for k, e in enumerate(experiments)
+        for k, e in zip(_used(best), experiments, strict=True)
     ]
     power = _power(design, best, deltas)
     names = (*first.noise, *(i for e in experiments for i in e.inputs))
@@ -236,6 +249,101 @@ def _report(
     )
 
 
+class _Part(NamedTuple):
+    """Some of a rival's residuals, and the places of their unknowns among all of the rival's."""
+
+    residual: Residual
+    places: IntArray
+    factor: float = 1.0
+
+    def at(self, x: FloatArray) -> Linearised | None:
+        """All multiplied by the factor, with derivatives by all unknowns x (n,)."""
+        own, square = self.residual(x[self.places]), self.factor**2
+        if own is None:
+            return None
+        jacobian = np.zeros((len(own.residual), len(x)))
+        jacobian[:, self.places] = self.factor * own.jacobian
+        return Linearised(
+            self.factor * own.residual, jacobian, square * own.offset, square * own.rest
+        )
+
+
+class RefittedRival:
+    """One rival, fitted to the measurements so far and to what another predicts for a plan.
+
+    Standard deviations that follow the fit are held.
+    """
+
+    def __init__(self, design: RivalDesign, name: str, best: BestDesign) -> None:
+        self.posed = posed = design.posed[name]
+        held = fully_held_weights(posed.full, posed.values, posed.values)
+        known: Residual = unmeasured(held).__call__
+        if posed.existing.counted:
+            known = Residuals(held, posed.integrator)
+        places, factor = np.arange(len(posed.full.box)), 1 / np.sqrt(variance_of(design.first))
+        self._known = _Part(known, places, float(factor))
+        self._planned = {k: self._residuals(best, k) for k in _used(best)}
+        own = [posed.plan.sources[n] for n in posed.plan.own] * len(best.design)
+        box = posed.full.unknowns.select([*posed.full.box.names, *own])
+        pairs = zip(posed.space.names, box.in_logarithms, strict=True)
+        logarithmic = frozenset(name for name, is_sought in pairs if is_sought)
+        self._start = box.vector(posed.values)
+        self._box = replace(box, names=posed.space.names, logarithmic=logarithmic)
+        self._before = self._least([])
+
+    def _residuals(self, best: BestDesign, k: int) -> tuple[Residuals, IntArray]:
+        """Those of a planned experiment, not yet measured, and the places of its unknowns."""
+        posed, plan, taken = self.posed, self.posed.plan, best.chosen.taken[k]
+        start, inputs = plan.settings(best.design[k])
+        table = pd.DataFrame(np.where(taken, 0.0, np.nan), columns=[*posed.noise])
+        table = table.dropna(axis=1, how="all").assign(time=posed.allowed.times)
+        run = Experiment(
+            table[taken.any(axis=1)], start=start, start_time=plan.conditions.begin,
+            inputs=inputs, sigma=1.0, replicates=True,
+        )  # fmt: skip
+        box = plan.problem.unknowns
+        box = box.select([n for n in plan.problem.parameters if n not in plan.free])
+        ends = zip(box.lower.tolist(), box.upper.tolist(), strict=True)
+        bounds = dict(zip(box.names, ends, strict=True))
+        problem = Problem(plan.problem.model, parameters=bounds, experiments=run)
+        values, names = plan.values(posed.values), [*plan.shared, *plan.own]
+        problem = problem.fixing({n: v for n, v in values.items() if n not in names})
+        places = posed.space.places[k][[names.index(n) for n in problem.box.names]]
+        return Residuals(problem, posed.integrator), places
+
+    def rise(self, predicted: Mapping[int, PredictedOutputs]) -> float:
+        """Return how much the sum of squares rises if planned experiments give these outputs."""
+        return self._least([self._measured(k, own) for k, own in predicted.items()]) - self._before
+
+    def _measured(self, k: int, outputs: PredictedOutputs) -> _Part:
+        """The residuals of a planned experiment that gives these outputs."""
+        residuals, places = self._planned[k]
+        (run,), quantities = residuals.runs, [*self.posed.noise]
+        m = run.measurements
+        columns = np.array([quantities.index(n) for n in m.names])[m.column]
+        at = np.searchsorted(self.posed.allowed.times, m.times[m.row]), columns
+        m = replace(m, value=outputs.value[at], sigma=outputs.sigma[at])
+        filled = copy(residuals)
+        filled.runs = (replace(run, measurements=m),)
+        return _Part(filled, places)
+
+    def _least(self, planned: Iterable[_Part]) -> float:
+        """The sum of squares at the optimum that its estimate leads to."""
+        parts = [self._known, *planned]
+
+        def residual(x: FloatArray) -> Linearised | None:
+            known = [one for part in parts if (one := part.at(x)) is not None]
+            return stacked(known) if len(known) == len(parts) else None
+
+        return GaussNewton().fit(residual, self._start, self._box).cost
+
+
+def _used(best: BestDesign) -> list[int]:
+    """The experiments of a plan in which samples are taken."""
+    used: list[int] = np.flatnonzero(best.chosen.times.any(axis=1)).tolist()
+    return used
+
+
 def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -> pd.DataFrame:
     """One row for each ordered pair: see `RivalPlan.power`.
 
@@ -243,14 +351,14 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
     with mean lambda and variance 4 lambda.
     """
     rows, count = [], int(best.chosen.taken.sum())
-    ordered = replace(design, pairs=BoxHill().pairs(dict.fromkeys(design.posed, 1.0)))
-    for pair in ordered.pairs:
-        gained = DesignSearch(ordered, [pair], 1, 1, 0).information(best.design)
-        assert gained is not None, "the search returns only designs that can be integrated"
-        (taken,) = gained.taken_rows(best.chosen.taken)
-        all_rows = np.vstack([ordered.known(pair), taken])
-        squared = determined(all_rows).covariance[0, 0]
-        expected = 1 / squared if np.isfinite(squared) and squared > 0 else 0.0
+    rivals = {n: RefittedRival(design, n, best) for n in design.posed}
+    predicted: dict[str, dict[int, PredictedOutputs]] = {n: {} for n in rivals}
+    for name, k in product(rivals, _used(best)):
+        outputs = design.predicted(name, best.design[k])
+        assert outputs is not None, "the search returns only designs that can be integrated"
+        predicted[name][k] = outputs
+    for pair in BoxHill().pairs(dict.fromkeys(rivals, 1.0)):
+        expected = rivals[pair.rival].rise(predicted[pair.right])
         expected = expected if expected > NOTHING else 0.0
         before = deltas[pair.rival] - deltas[pair.right]
         needed, variance = _needed(design, pair, deltas, count)
@@ -342,5 +450,6 @@ def _notes(power: pd.DataFrame) -> list[str]:
         ]
     return [
         *notes,
-        "igpe linearised the rivals at their estimates, and assumed that one of them is right.",
+        "igpe fitted each rival again to what the other one predicts, and assumed that one of the "
+        "rivals is right.",
     ]

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from repeated import repeated
+from scipy.optimize import least_squares, minimize_scalar
 
 import igpe
 from igpe import kinetics
@@ -20,9 +21,9 @@ ORDERS = {"first": 1, "second": 2}
 CANDIDATES = np.linspace(0.25, 5.0, 20)
 
 
-def exact(name, start, times):
+def exact(name, start, times, k=None):
     """Prediction and its derivative by k."""
-    k = VALUES[name]["k"]
+    k = VALUES[name]["k"] if k is None else k
     if name == "first":
         return start * np.exp(-k * times), -start * times * np.exp(-k * times)
     return start / (1 + k * start * times), -(start**2) * times / (1 + k * start * times) ** 2
@@ -52,6 +53,20 @@ def rise(right, rival, start, times, *, uncertain, errors=1.0):
     return float(difference @ np.linalg.solve(covariance, difference))
 
 
+def rise_of_a_fit(rival, *planned):
+    """Rise of the least sum of squares of a rival by what the other predicts for a plan."""
+    runs = [(*one, right) for right, *one in [("first", 1.0, TIMES), *planned]]
+
+    def least(runs):
+        def squares(k):
+            parts = [exact(rival, s, t, k)[0] - exact(right, s, t)[0] for s, t, right in runs]
+            return float(np.sum(np.concatenate(parts) ** 2)) / SIGMA**2
+
+        return minimize_scalar(squares, bounds=(0, 10), options={"xatol": 1e-9}).fun
+
+    return least(runs) - least(runs[:1])
+
+
 def plan(criterion, **settings):
     given = {"times": igpe.planning.Sampling(CANDIDATES, at_most=3)} | settings
     free = {"A": igpe.planning.Between(0.5, 2.0)}
@@ -61,12 +76,11 @@ def plan(criterion, **settings):
 
 
 @pytest.mark.parametrize("criterion", [BoxHill(), BuzziFerraris(), HunterReiner()])
-def test_the_expected_rise_is_that_of_dense_matrices(criterion):
+def test_the_expected_rise_is_that_of_a_new_fit(criterion):
     made = plan(criterion)
     (e,) = made.experiments
     for right, rival in (("first", "second"), ("second", "first")):
-        start = e.settings["A(t0)"]
-        expected = rise(right, rival, start, e.times, uncertain=[rival])
+        expected = rise_of_a_fit(rival, (right, e.settings["A(t0)"], e.times))
         assert made.power["expected"][(right, rival)] == pytest.approx(expected, rel=1e-4)
 
 
@@ -97,14 +111,35 @@ def test_the_samples_are_the_best_of_all_by_enumeration(criterion, uncertain, er
 
 def test_a_design_of_three_experiments_has_blocks_for_all_unknowns():
     made = plan(BoxHill(), experiments=3)
-    total = 0.0
-    known = exact("second", 1.0, TIMES)[1] / SIGMA
-    parts = [(e.settings["A(t0)"], e.times) for e in made.experiments]
-    difference = np.concatenate([exact("first", *p)[0] - exact("second", *p)[0] for p in parts])
-    slope = np.concatenate([exact("second", *p)[1] for p in parts])
-    covariance = SIGMA**2 * np.eye(len(slope)) + np.outer(slope, slope) / (known @ known)
-    total = float(difference @ np.linalg.solve(covariance, difference))
-    assert made.power["expected"][("first", "second")] == pytest.approx(total, rel=1e-4)
+    planned = [("first", e.settings["A(t0)"], e.times) for e in made.experiments]
+    expected = rise_of_a_fit("second", *planned)
+    assert made.power["expected"][("first", "second")] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_new_fit_has_the_unknowns_of_planned_experiments_too():
+    """An unknown start value: each experiment has its own."""
+    old = np.array([0.0, *TIMES])
+    table = pd.DataFrame({"time": old, "A": exact("first", 1.0, old)[0]})
+    run = igpe.Experiment(table, start={"A": igpe.Unknown(0.1, 5), "P": 0.0}, sigma=SIGMA)
+    rivals = {
+        n: igpe.Problem(p.model, parameters=["k"], experiments=run) for n, p in problems().items()
+    }
+    values = {n: {**VALUES[n], "A(t0)": 1.0} for n in rivals}
+    new = np.linspace(0.0, 6.0, 5)
+    made = igpe.planning.discriminate(rivals, values, times=list(new), pool=2)
+
+    def errors(x, runs):
+        k, *starts = x
+        pairs = zip(starts, runs, strict=False)
+        parts = [exact("second", a, t, k)[0] - exact("first", 1.0, t)[0] for a, t in pairs]
+        return np.concatenate(parts) / SIGMA
+
+    costs = [
+        2 * least_squares(errors, [1.1, *[1.0] * len(runs)], args=(runs,), xtol=1e-12).cost
+        for runs in ([old], [old, new])
+    ]
+    expected = made.power["expected"][("first", "second")]
+    assert expected == pytest.approx(costs[1] - costs[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("criterion", [BoxHill(), BuzziFerraris(), HunterReiner()])
