@@ -77,13 +77,15 @@ def near(result: igpe.Result, errors: float = 4.0) -> None:
 
 
 @pytest.mark.slow
-def test_no_start_values_are_needed_and_the_slow_fast_twin_is_told() -> None:
-    result = fitted()
+@pytest.mark.parametrize("smooth", [0, 12, 20])
+def test_no_start_values_are_needed_and_the_slow_fast_twin_is_told(smooth: int) -> None:
+    result = fitted(smooth=smooth) if smooth else fitted()
     near(result)
     (twin,) = result.other_optima
     assert twin.parameters["k1"] == pytest.approx(result.parameters["k2"], rel=1e-4)
     assert twin.parameters["k2"] == pytest.approx(result.parameters["k1"], rel=1e-4)
     assert "With the values of set 2, some pure spectra are negative" in str(result.details)
+    assert "With the values of set 1" not in str(result.details)
     assert result.adequacy is not None
     assert not result.adequacy.lacks
 

@@ -313,7 +313,7 @@ def _negative_part(residuals: Residuals, one: Refined, box: Box) -> float:
     trajectories = residuals.trajectories(box.vector(one.estimate.parameters))
     if trajectories is None:
         return np.inf
-    each = [block.separated(trajectories).spectra for block in residuals.spectral]
+    each = [block.pure(trajectories) for block in residuals.spectral]
     below = sum(float((np.minimum(s, 0.0) ** 2).sum()) for s in each)
     return below / max(sum(float((s**2).sum()) for s in each), 1e-300)
 

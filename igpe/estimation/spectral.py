@@ -151,10 +151,10 @@ def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]
         if trajectories is None:
             continue
         for block in residuals.spectral:
-            pure = block.separated(trajectories).spectra[: len(block.species)]
+            pure = block.pure(trajectories) * block.members[0].spectra.noise
             low, high = pure.min(axis=1), np.abs(pure).max(axis=1)
             below = [
-                f"{n} {100 * a / b:.2g} %"
+                f"{n} {100 * a / b:.0f} %"
                 for n, a, b in zip(block.species, low, high, strict=True)
                 if a < -NEGATIVE * b
             ]
@@ -286,11 +286,7 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
     members, first, n = block.members, block.members[0].spectra, len(block.species)
     measured = np.vstack([m.spectra.values for m in members])
     noise = np.vstack([np.broadcast_to(m.spectra.noise, m.spectra.values.shape) for m in members])
-    error, values = one.error, one.spectra
-    if first.basis is not None:
-        fitted = (block.mixture.data - error) @ first.basis.T
-        error, values = measured / noise - fitted, values @ first.basis.T
-    residual = error * noise
+    residual = measured - block.at_wavelengths(block.mixture.data - one.error) * noise
     own = [1.0 if m.spectra.sigma is None else m.spectra.sigma for m in members]
     parts = np.split(residual, np.cumsum([len(m.rows) for m in members])[:-1])
     squares = [((r / o) ** 2).sum() for r, o in zip(parts, own, strict=True)]
@@ -298,12 +294,12 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
     found[one.lost] = np.inf
     names = [problem.experiments[m.number].name for m in members]
     extra = [f"constant in {name}" if len(names) > 1 else "constant" for name in names]
-    every = (*block.species, *extra[: len(values) - n])
+    every = (*block.species, *extra[: len(one.spectra) - n])
     return SpectralFit(
         experiments=tuple(names),
         species=every,
         wavelengths=first.wavelengths,
-        values=values * first.noise,
+        values=block.at_wavelengths(one.spectra) * first.noise,
         errors=found,
         times=np.concatenate([m.spectra.times for m in members]),
         owner=np.repeat(np.arange(len(names), dtype=float), [len(m.rows) for m in members]),

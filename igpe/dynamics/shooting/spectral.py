@@ -107,6 +107,15 @@ class SpectralBlock:
         """The spectra at trajectories."""
         return separated(self.amounts(trajectories), self.mixture)
 
+    def at_wavelengths(self, spectra: FloatArray) -> FloatArray:
+        """(k, n_wavelengths) spectra of the mixture (k, m), in standard deviations."""
+        basis = self.members[0].spectra.basis
+        return spectra if basis is None else spectra @ basis.T
+
+    def pure(self, trajectories: Sequence[Trajectory]) -> FloatArray:
+        """(n, n_wavelengths) spectra of the species at trajectories, in standard deviations."""
+        return self.at_wavelengths(self.separated(trajectories).spectra[: len(self.species)])
+
 
 def _consecutive(places: IntArray) -> slice | IntArray:
     """The places as a slice if they follow each other: NumPy reads these without a copy."""
