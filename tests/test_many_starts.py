@@ -1,9 +1,12 @@
 """Campaigns: the same numbers wherever they are made, and nothing finished is lost."""
 
+import os
 import pickle
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 
 import consecutive
@@ -138,6 +141,31 @@ def test_ctrl_c_and_errors_keep_what_is_done():
     assert (str(again), again.status) == (str(error.value), error.value.status)
 
 
+class Pressed:
+    """The user presses Ctrl-C in one of the runs."""
+
+    def __init__(self, run):
+        self.run, self.runs = run, 0
+
+    def estimate(self, problem, start, profiles=()):
+        self.runs += 1
+        if self.runs == self.run:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60.0)  # until the signal comes
+        return igpe.SingleShooting().estimate(problem, start, profiles)
+
+
+@pytest.mark.parametrize("finished", [0, 1])
+def test_ctrl_c_keeps_what_a_store_has(finished, tmp_path):
+    store = tmp_path / "store.db"
+    found = igpe.campaign(consecutive.problem(), Pressed(finished + 1), 3, store=store)
+    assert (len(found.table), found.complete) == (finished, False)
+    assert f"Interrupted: {finished} of 3" in str(found)
+    if not finished:
+        with pytest.raises(igpe.errors.EstimationFailed, match="tried 0 starts"):
+            found.best  # noqa: B018 - asking is the test
+
+
 UNKNOWN = {
     "sizes": {"sigma": None},
     "sizes by the model": {"sigma": igpe.Noise(absolute=0.01, relative=0.1)},
@@ -164,6 +192,7 @@ def test_a_store_is_another_process_s_too(tmp_path, serial):
     store = tmp_path / "runs.sqlite"
     words = f"""
 import sys
+import time
 sys.path[:] = {sys.path!r}
 import consecutive, igpe
 igpe.campaign(consecutive.problem(), starts=9, seed=3, store={str(store)!r})

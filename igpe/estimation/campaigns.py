@@ -14,7 +14,7 @@ import pandas as pd
 
 from igpe.core.arguments import is_number, require
 from igpe.core.arrays import FloatArray
-from igpe.core.deadline import session
+from igpe.core.deadline import finishing, session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.markup import Rows, Shown, counted, frame_rows, number
@@ -254,7 +254,7 @@ class Campaign(Shown):
 
         raises EstimationFailed if no run returned usable parameter values
         """
-        usable = self.table[self.table["status"].map(lambda name: Status[name].usable)]
+        usable = self.table[self.table["status"].isin([s.name for s in Status if s.usable])]
         rows = usable[usable["arrived"]] if usable["arrived"].any() else usable
         if not np.isfinite(rows["objective"]).any():
             last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
@@ -380,7 +380,8 @@ def campaign(
     starts_table = pd.DataFrame(given, columns=list(problem.box.names))
     result = Campaign(table, starts_table, complete, tuple(notes))
     if store is not None:
-        _require_true(result, problem, estimator, store)
+        with finishing():
+            _require_true(result, problem, estimator, store)
     return result
 
 
