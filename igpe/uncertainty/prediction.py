@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.core.arguments import shown
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows, in_words
@@ -39,6 +39,8 @@ from igpe.uncertainty.likelihood import (
     require_confidence,
 )
 
+CURVED = 0.25  # of half a linearised interval: ends of profile intervals so far from it are others
+BY_REFITS = "For bands from refits, pass replications=igpe.bootstrap(problem, result)."
 NUMBERS = ("value", "standard_error", "lower", "upper", "band_lower", "band_upper")
 
 
@@ -63,9 +65,7 @@ class PredictedTrajectory(NamedTuple):
         trajectory = self._integrated(self._prepared(sensitivities=True), self.base.x)
         problem, errors = self.base.problem, self.base.errors
         of = root(with_information(problem, self.base.at).jacobian, self.base.held)
-        known = problem.sigma_known or problem.sigma_estimated
-        level = 0.5 + errors.confidence / 2
-        quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
+        quantile = _quantile(self.base, errors.confidence)
         for name in self.names:
             value, by_own = self._quantity(trajectory, name)
             change = np.zeros((len(self.grid), len(self.base.x)))
@@ -169,6 +169,12 @@ class PredictedTrajectory(NamedTuple):
         return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 
 
+def _quantile(base: Likelihood, confidence: float) -> float:
+    """Half of a linearised interval over its standard error: of the normal or t distribution."""
+    known, level = base.problem.sigma_known or base.problem.sigma_estimated, 0.5 + confidence / 2
+    return float(special.ndtri(level) if known else special.stdtrit(base.errors.degrees, level))
+
+
 @dataclass(frozen=True, repr=False)
 class Prediction(Shown, Stored, name="prediction", number=1):
     """Predictions of the model at the estimate, with their uncertainty.
@@ -181,8 +187,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     confidence  confidence level of the pointwise bands (at each time separately)
     kind        how the bands were computed: "linearised", or the number of bootstrap refits
     time_unit   unit of the times; empty if unknown
-    notes       inputs whose tables end before the predicted times, and quantities that the
-                measurements do not determine
+    notes       inputs whose tables end before the predicted times, quantities that the measurements
+                do not determine, and unknowns whose profile intervals are far from linearised ones
     """
 
     table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
@@ -268,6 +274,8 @@ def predict(
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
     unit, said = problem.unit("time"), (*notes.values(), *_lost(table))
+    if replications is None:
+        said += tuple(_curved(estimate, base, np.concatenate([run.index for run in runs])))
     return Prediction(table, measurements, confidence, kind, unit, said)
 
 
@@ -278,6 +286,27 @@ def _lost(table: pd.DataFrame) -> Iterator[str]:
         yield (
             f"The measurements do not determine {in_words(names)}: the band is infinite, and a "
             "dotted line shows the values."
+        )
+
+
+def _curved(estimate: Any, base: Likelihood, places: IntArray) -> Iterator[str]:
+    """That the profile intervals of some of these unknowns are far from linearised ones."""
+    if not getattr(estimate, "profiled", ()):
+        return
+    x, half = base.x, base.errors.standard_error * _quantile(base, estimate.confidence)
+    linear = base.box.clip(np.stack([x - half, x + half]))
+    names, shown_names = [], {base.box.names[i] for i in places}
+    for one in (p for p in estimate.estimates if p.name in shown_names & estimate.profiled):
+        i = base.box.names.index(one.name)
+        apart = np.abs(linear[:, i] - (one.lower, one.upper)).max()
+        if apart > CURVED * half[i]:
+            names.append(one.name)
+    if names:
+        yield (
+            f"The bands are linearised. Linearised intervals of {in_words(names)} differ from "
+            "those of the result, which come from profile likelihood."
+            + f" {BY_REFITS}"
+            * (not base.problem.is_censored)
         )
 
 

@@ -1,5 +1,7 @@
 """Bands against the textbook's line, the bootstrap, and repeated experiments."""
 
+from dataclasses import replace
+
 import consecutive
 import fitzhugh_nagumo
 import numpy as np
@@ -14,6 +16,7 @@ from small_problems import PRODUCT_NEAR, TIMES, line, line_model, product
 
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
+from igpe.results.result_data import BY_PROFILE
 from igpe.uncertainty.bootstrap import bootstrap
 from igpe.uncertainty.prediction import predict
 
@@ -154,6 +157,20 @@ def test_what_is_not_determined_has_an_infinite_band():
         assert np.isfinite(found.loc[found["name"] == "A", ["lower", "upper"]]).all(axis=None)
 
 
+def test_bands_say_where_profile_intervals_are_not_the_linearised_ones():
+    result = igpe.estimate(line(0.2), certify=False, seed=0)
+    note = BY_PROFILE.format(95, "k")
+    by_profile = replace(result, notes=(note,))
+    assert not predict(line(0.2), by_profile, confidence=0.8).notes
+    k, start = by_profile.estimates
+    longer = replace(k, upper=k.value + 2 * (k.upper - k.value))
+    (said,) = predict(line(0.2), replace(by_profile, estimates=(longer, start))).notes
+    assert said.startswith("The bands are linearised. Linearised intervals of k differ")
+    refits = bootstrap(line(0.2), result, replications=5)
+    curved = replace(by_profile, estimates=(longer, start))
+    assert not predict(line(0.2), curved, replications=refits).notes
+
+
 def test_several_experiments_and_default_times():
     problem = line(runs=2)
     found = predict(problem, {"k": 0.7, "A(t0)@r0": 1.0, "A(t0)@r1": 2.0})
@@ -255,7 +272,7 @@ def test_inputs_that_end_before_the_predicted_times_are_named(tmp_path):
     both = [run.experiments[0] for run in runs]
     problem = igpe.Problem(runs[0].model, parameters=["k", "a"], experiments=both)
     result = igpe.estimate(problem, certify=False)
-    inside, beyond = (igpe.predict(problem, result, [end]) for end in (8.0, 12.0))
+    inside, beyond = (igpe.predict(problem, result.parameters, [end]) for end in (8.0, 12.0))
     assert inside.notes == ()
     assert len(beyond.notes) == 1
     assert "ends at 8, before the last predicted time (at 12)" in " ".join(str(beyond).split())
