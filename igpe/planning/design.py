@@ -8,7 +8,7 @@ Optimum experimental design on exact sensitivities, linearised at the parameters
 Labelled models of Pyomo.DoE and parmest are design problems, taken as they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from igpe.core.arguments import is_count, require, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, session
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError
+from igpe.core.markup import in_words
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
@@ -43,11 +44,9 @@ from igpe.planning.design_variables import (
     Levels,
     ProblemWithoutData,
     Sampling,
-    placeholder,
 )
 from igpe.planning.information import Criterion, Determined, DOptimal, determined
 from igpe.planning.plan import Plan, PlannedExperiment
-from igpe.planning.planned_model import carried
 from igpe.problem.labelled import read_labelled
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
@@ -162,6 +161,7 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
 
 POINTS = 200  # of the courses
 TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactly
+LEAST_GAIN = 0.99  # of the criterion's error before: a plan that leaves more of it brings nothing
 TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
 
 
@@ -180,19 +180,25 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     value = float(judge.together([judge.exact(one) for one in each]))
     if not np.isfinite(value):
         raise ProblemError(_refusal(posed, each))
-    n, scale = len(box), np.outer(posed.sizes, posed.sizes)
-    covariances = [one.covariance[:n, :n] * scale for one in ends]
+    n, names, sources = len(box), posed.space.names, posed.sources
+    listed = [*range(n), *(i for i in posed.space.interest if i >= n)]
+    scale = np.outer(posed.space.sizes, posed.space.sizes)
+    covariances = [(one.covariance * scale)[np.ix_(listed, listed)] for one in ends]
     before, after = (np.sqrt(np.diag(covariance)) for covariance in covariances)
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
-    known = {"value": box.vector(posed.values), "unit": [posed.full.unit(n) for n in box.names]}
+    known = {
+        "value": [posed.values[sources[i]] for i in listed],
+        "unit": [posed.full.unit(sources[i]) for i in listed],
+    }
+    index = pd.Index([names[i] for i in listed], name="name")
     experiments = planned_experiments(posed, best)
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
     return Plan(
         experiments=experiments,
         bounds={c.label: (c.lower, c.upper) for c in plan.choices},
-        errors=pd.DataFrame(known | errors, index=pd.Index(box.names, name="name")),
+        errors=pd.DataFrame(known | errors, index=index),
         covariance=covariances[1],
         covariance_before=covariances[0],
         criterion=posed.criterion,
@@ -213,7 +219,13 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in best.values)),
         seed=search.seed,
         weights=_weights(posed, best),
-        notes=(*best.notes, *_not_estimable(posed, each[0]), *_notes(posed, courses)),
+        notes=(
+            *best.notes,
+            *_not_estimable(posed, each[0]),
+            *_notes(posed, courses),
+            *_useless(posed, relative),
+            *posed.warnings(experiments),
+        ),
     )
 
 
@@ -275,10 +287,8 @@ def _weights(posed: DesignProblem, best: BestDesign) -> pd.DataFrame:
 
 def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Integrated as any experiment is, not by what the design was found with."""
-    full, end = posed.full, posed.plan.conditions.end
-    same = {n: getattr(planned, n) for n in ("name", "start", "start_time", "inputs")}
-    experiment = placeholder([end], posed.noise, sigma=carried(posed.noise), **same)
-    alone = Problem(full.model, parameters=list(full.parameters), experiments=experiment)
+    alone, end = posed.alone(planned), posed.plan.conditions.end
+    (experiment,) = alone.experiments
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
     ((_, run),) = simulate_all(alone, Sundials(), posed.plan.values(posed.values), (grid,))
     if not run.status.usable:
@@ -294,6 +304,22 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
         columns: dict[str, Any] = {"time": grid, "predicted": outputs[n], "sigma": sigma}
         tables.append(pd.DataFrame({"experiment": planned.name, "name": n} | columns))
     return pd.concat(tables, ignore_index=True)
+
+
+def _useless(posed: DesignProblem, relative: Sequence[float]) -> Iterator[str]:
+    """What planned experiments do not tell."""
+    before, after = relative
+    if after > LEAST_GAIN * before:
+        yield (
+            "The planned experiments hardly reduce the errors of the criterion. Allow other "
+            "conditions, times or quantities."
+        )
+    if not posed.plan.shared and not posed.criterion.of:
+        own = in_words([posed.space.names[i] for i in posed.space.interest])
+        yield (
+            f"All parameters are local: planned experiments determine their own {own}, and say "
+            "nothing about the other experiments."
+        )
 
 
 def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:

@@ -29,19 +29,23 @@ from igpe.planning.design_variables import (
     ExistingExperiments,
     ProblemWithoutData,
     Sampling,
+    placeholder,
     read_noise,
 )
 from igpe.planning.information import Criterion, RegularisedCriterion, UnknownSpace
+from igpe.planning.plan import PlannedExperiment
 from igpe.planning.planned_model import (
     ExperimentConditions,
     PlannedModel,
     PlannedSensitivities,
+    carried,
     planned,
 )
 from igpe.planning.sample_choice import SamplingRules, sets_of_quantities
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, step_input
 from igpe.problem.noise.sigma import Deviation
+from igpe.problem.plausibility import CELSIUS, warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
@@ -88,6 +92,23 @@ class DesignProblem:
     def refined(self) -> "DesignProblem":
         """The same with all times at which samples may be taken."""
         return replace(self, allowed=replace(self.allowed, times=self.sampling.fine))
+
+    @property
+    def sources(self) -> list[str]:
+        """Unknowns of `full` that those of the space are, or resemble."""
+        own = [self.plan.sources[n] for n in self.plan.own] * len(self.space.places)
+        return [*self.full.box.names, *own]
+
+    def alone(self, planned: PlannedExperiment) -> Problem:
+        """A planned experiment alone, with 0 in the place of its last measurement."""
+        same = {n: getattr(planned, n) for n in ("name", "start", "start_time", "inputs")}
+        run = placeholder([self.plan.conditions.end], self.noise, sigma=carried(self.noise), **same)
+        return Problem(self.full.model, parameters=list(self.full.parameters), experiments=run)
+
+    def warnings(self, experiments: Sequence[PlannedExperiment]) -> tuple[str, ...]:
+        """What is likely wrong in the conditions of planned experiments: degrees Celsius."""
+        every = (warning for e in experiments for warning in warnings_about(self.alone(e)))
+        return tuple(dict.fromkeys(one for one in every if CELSIUS in one))
 
     @property
     def judge(self) -> RegularisedCriterion:
@@ -376,13 +397,18 @@ def _space(
         names += [f"{n}@{planned_name(problem, k)}" for n in plan.own]
         own_sizes += [sizes[problem.box.names.index(plan.sources[n])] for n in plan.own]
         places.append([*shared, *own])
-    interest = [n for n in names if n in (criterion.of or plan.shared)]
-    unknown_names = [n for n in criterion.of if n not in names]
-    if unknown_names or not interest:
+    chosen = criterion.of or plan.shared or names[len(problem.box) :]
+    interest = [n for n in names if n in chosen]
+    if unknown_names := [n for n in criterion.of if n not in names]:
         raise ProblemError(
-            f"Unknown names in the criterion: {unknown_names or 'none'}. The unknowns are "
+            f"Unknown names in the criterion: {unknown_names}. The unknowns are "
             f"{names}. Use names of unknowns, for example "
-            f"{type(criterion).__name__}(of=({shown(names[0])},))."
+            f"{type(criterion).__name__}(of=({shown(names[-1])},))."
+        )
+    if not interest:
+        raise ProblemError(
+            "The planned experiment depends on no unknown: the parameters of the problem, "
+            f"{list(problem.parameters)}, are fixed. Plan with a problem in which they are free."
         )
     return UnknownSpace(
         tuple(names),

@@ -245,7 +245,7 @@ def _report(
         deviations=first.deviations,
         units={n: first.full.unit(n) for n in ("time", *dict.fromkeys(names))},
         seed=seed,
-        notes=(*best.notes, *_notes(power)),
+        notes=(*best.notes, *_notes(power), *first.warnings(experiments)),
     )
 
 
@@ -283,8 +283,7 @@ class RefittedRival:
         places, factor = np.arange(len(posed.full.box)), 1 / np.sqrt(variance_of(design.first))
         self._known = _Part(known, places, float(factor))
         self._planned = {k: self._residuals(best, k) for k in _used(best)}
-        own = [posed.plan.sources[n] for n in posed.plan.own] * len(best.design)
-        box = posed.full.unknowns.select([*posed.full.box.names, *own])
+        box = posed.full.unknowns.select(posed.sources)
         pairs = zip(posed.space.names, box.in_logarithms, strict=True)
         logarithmic = frozenset(name for name, is_sought in pairs if is_sought)
         self._start = box.vector(posed.values)

@@ -201,7 +201,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     experiments  the planned experiments
     bounds       a dict {free setting: its bounds}
-    errors       table indexed by unknown, with the columns `value`, `unit`, `before` and `after`
+    errors       table indexed by unknown, with own unknowns of planned experiments only where the
+                 criterion looks at them, and with the columns `value`, `unit`, `before` and `after`
                  (standard errors before and after the planned experiments), and `ratio` (`before`
                  divided by `after`)
     covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments

@@ -109,6 +109,41 @@ def test_a_local_parameter_is_estimated_in_each_planned_experiment():
     assert shared.errors.loc["k2", "after"] < plan.errors.loc["k2", "after"]
 
 
+def test_experiments_whose_parameters_are_all_local_are_planned_for_their_own():
+    every = problem(local=["k1", "k2"])
+    values = dict.fromkeys(every.box.names, 0.5)
+    made = igpe.design(every, values, times=[1.0, 2.0, 4.0], pool=4)
+    names = [n for n in made.errors.index if n.endswith("@plan1")]
+    assert names == ["k1@plan1", "k2@plan1"]
+    assert np.isfinite(made.errors.loc[names, "after"]).all()
+    assert np.isinf(made.errors.loc[names, "before"]).all()
+    assert made.covariance.shape == (len(made.errors),) * 2
+    assert any("All parameters are local" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(40.0, 80.0), (320.0, 360.0)])
+def test_a_plan_that_tells_nothing_and_degrees_celsius_are_named(lower, upper):
+    rate = igpe.kinetics.Arrhenius("k1", "E1", reference=340.0)
+    reaction = igpe.kinetics.Reaction("A -> B", igpe.kinetics.MassAction(rate))
+    bounds = {"k1": (1e-3, 1), "E1": (1e4, 2e5)}
+    reactor = igpe.kinetics.Batch([reaction], bounds=bounds)
+    values = {"k1": 0.05, "E1": 7e4}
+    runs = [
+        igpe.Experiment(
+            pd.DataFrame({"time": [5.0, 20.0], "A": [0.8, 0.4]}), name=f"at {t:g}", start_time=0.0,
+            start={"A": 1.0, "B": 0.0}, inputs={"T": t}, sigma=0.01,
+        )
+        for t in (330.0, 345.0)
+    ]  # fmt: skip
+    given = igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)
+    free = {"T": igpe.planning.Between(lower, upper)}
+    made = igpe.design(given, values, free=free, times=[5.0, 20.0], pool=4, starts=1)
+    said = " ".join(made.notes)
+    is_cold = upper < 150.0
+    assert ("hardly reduce the errors" in said) == is_cold
+    assert ("looks like degrees Celsius" in said) == is_cold
+
+
 def test_ramps_keep_their_steepness():
     given = P.ProblemWithoutData(
         kinetics.reactor, ["k", "E"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}, inputs={"feed": 0.0}
