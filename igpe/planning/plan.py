@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.json_form import Columns, Stored, made, restored
-from igpe.core.markup import Rows, Shown, frame_rows, number
+from igpe.core.markup import Rows, Shown, frame_rows, in_words, number
 from igpe.planning.information import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
@@ -144,6 +144,11 @@ class LaboratoryPlan:
         table = read_table(data)
         rows = rows_of(table, planned.name) if "experiment" in table.columns else table
         measured = [n for n in planned.measured if n in rows.columns]
+        if not measured:
+            raise DataError(
+                f"The table has no values of {in_words(planned.measured)} in '{planned.name}'. "
+                "Fill in the empty columns of table()."
+            )
         at = numbers(rows, "time") if "time" in rows.columns else np.zeros(len(rows))
         # of the predicted course: measured values would give small ones more weight
         predicted = {n: _course(self.courses, planned, n, at, "sigma") for n in measured}

@@ -207,6 +207,8 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert list(sheet.columns) == ["experiment", "time", "A", "B"]
     assert sheet.groupby("experiment").size().to_dict() == {"plan1": 5, "plan2": 5}
     assert sheet[["A", "B"]].isna().all(axis=None)
+    with pytest.raises(igpe.errors.DataError, match="no values of A, B in 'plan1'. Fill in"):
+        plan.experiment(0, sheet)
     assert (plan.settings["lower"] <= plan.settings["plan1"]).all()
     stored = json.loads(plan.to_json(tmp_path / "plan.json"))
     assert stored["experiments"][0]["settings"].keys() == {"A(t0)"}
@@ -229,7 +231,7 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     with pytest.raises(igpe.errors.ProblemError, match="no experiment 'plan7'"):
         plan.experiment("plan7", sheet)
     with pytest.raises(igpe.errors.DataError, match="'time' has entries that are not numbers"):
-        plan.experiment(0, sheet.assign(time="0,5"))
+        plan.experiment(0, plan.simulated(seed=0).assign(time="0,5"))
 
 
 def same(a, b):

@@ -256,7 +256,7 @@ class BranchAndBound(Checked):
 
 
 def what_to_prove(
-    problem: Problem, estimate: Any, tell: Tell
+    problem: Problem, estimate: Any, tell: Tell, owner: str = "igpe.certify"
 ) -> tuple[Problem, Dynamic, Mapping[str, float]]:
     """The problem with fixed weights, the same as tapes, and parameters from which a proof begins.
 
@@ -267,11 +267,11 @@ def what_to_prove(
     if not len(problem.box):
         raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
     if estimate is None:
-        posed(first_weighted(problem))  # what is refused needs no search
+        posed(first_weighted(problem), owner)  # what is refused needs no search
         tell("Looking for good parameter values")
         estimate = MultiStart().estimate(problem, {})
     problem = fully_held_weights(problem, estimate)
-    return problem, posed(problem), getattr(estimate, "parameters", estimate)
+    return problem, posed(problem, owner), getattr(estimate, "parameters", estimate)
 
 
 def certificate_fields(

@@ -111,17 +111,17 @@ class Dynamic(NamedTuple):
     upper: FloatArray
 
 
-def posed(problem: Problem) -> Dynamic:
-    """The problem for `igpe.certify`.
+def posed(problem: Problem, owner: str = "igpe.certify") -> Dynamic:
+    """The problem for a proof that the user asked of `owner`.
 
     raises  Unsupported for what has no enclosure here, ProblemError without bounds
     """
-    require_plain(problem, "igpe.certify", constraints_too=True)
-    require_smooth_and_normal(problem, "igpe.certify")
+    require_plain(problem, owner, constraints_too=True)
+    require_smooth_and_normal(problem, owner)
     given = "estimated sigma", "censored", "correlated", "weights follow fit"
-    refuse(problem, "igpe.certify", *given)
-    require_bounds(problem, "igpe.certify")
-    runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
+    refuse(problem, owner, *given)
+    require_bounds(problem, owner)
+    runs = tuple(_experiment(problem, k, owner) for k in range(len(problem.experiments)))
     box = problem.box
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))
 
@@ -135,18 +135,18 @@ def refusal(problem: Problem) -> str:
     return ""
 
 
-def _experiment(problem: Problem, k: int) -> PosedExperiment:
+def _experiment(problem: Problem, k: int, owner: str) -> PosedExperiment:
     experiment = problem.experiments[k]
     if compiled(problem).systems[k].flow is not None:
         raise Unsupported(
-            "igpe.certify supports higher-index models only if the constraints are "
+            f"{owner} supports higher-index models only if the constraints are "
             "linear in the states that they constrain. Rewrite the model with independent "
             "states, without constraints between them."
         )
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
-            f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be "
+            f"{owner} needs explicit slopes, but {', '.join(ivp.implicit)} can only be "
             "computed numerically. Write the equations so that each can be solved explicitly for "
             "one variable."
         )
@@ -154,7 +154,7 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     box, ivp = problem.box, ivp.without_conditions(measurements.times)
     if root := root_of_zero(ivp):
         raise Unsupported(
-            f"igpe.certify cannot bound {root} at the start of experiment '{experiment.name}': it "
+            f"{owner} cannot bound {root} at the start of experiment '{experiment.name}': it "
             "lacks derivatives where its base is 0. Choose start values, inputs or a start time "
             "at which its base is positive."
         )
@@ -165,9 +165,9 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
         if str(error) == QUOTIENT:
-            refuse_quotient_by_zero(problem, k)
+            refuse_quotient_by_zero(problem, k, owner)
         raise Unsupported(
-            f"The model uses {error}, for which igpe.certify has no bounds. igpe.certify "
+            f"The model uses {error}, for which {owner} has no bounds. {owner} "
             "supports + - * / ** exp log sqrt sin cos tanh."
         ) from None
     m, order = measurements, np.lexsort((measurements.column, measurements.row))
@@ -194,12 +194,12 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     return PosedExperiment(three, factored(tapes[0]), schedule, labels)
 
 
-def refuse_quotient_by_zero(problem: Problem, k: int) -> None:
+def refuse_quotient_by_zero(problem: Problem, k: int, owner: str = "igpe.certify") -> None:
     """Raise Unsupported if an input makes the divisor of a quotient in experiment `k` 0."""
     run = problem.experiments[k]
     if why := quotient_by_zero(problem, k, measured_only(run.measurements).times):
         raise Unsupported(
-            f"igpe.certify cannot bound {QUOTIENT}: in experiment '{run.name}', {why}. Write the "
+            f"{owner} cannot bound {QUOTIENT}: in experiment '{run.name}', {why}. Write the "
             "equation without it, such as u/(u + K) for 1/(1 + K/u)."
         )
 

@@ -242,7 +242,7 @@ class RegionProof:
         raises  as `igpe.certify_region`
         """
         began = time.perf_counter()
-        problem, dynamic, parameters = what_to_prove(problem, estimate, tell)
+        problem, dynamic, parameters = what_to_prove(problem, estimate, tell, "igpe.certify_region")
         tell("Preparing the proof (about a minute the first time on this machine)")
         best = Incumbent(problem, dynamic, self.precision)
         deadline = np.inf

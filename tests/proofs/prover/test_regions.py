@@ -193,6 +193,9 @@ def test_the_stored_one_is_read_back(two: CertifiedRegion, tmp_path: Any) -> Non
 
 
 def test_what_is_refused() -> None:
+    unbounded = mirrored().given | {"parameters": {n: (-np.inf, np.inf) for n in TRUTH}}
+    with pytest.raises(igpe.errors.ProblemError, match=r"^igpe\.certify_region needs finite"):
+        igpe.certify_region(igpe.Problem(**unbounded), TRUTH)
     with pytest.raises(igpe.errors.ProblemError, match="level is 95; certify_region needs"):
         igpe.certify_region(mirrored(), TRUTH, level=95)
     with pytest.raises(igpe.errors.ProblemError, match="simultaneous is 1"):
