@@ -546,8 +546,8 @@ def weak_sentences(
     every = [one for one in combinations(x, covariance) if one.error > 0]
     if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
         sentences.append(
-            f"The combination with the largest standard error: {_moved(names, every[0])}. With the "
-            f"smallest: {_moved(names, every[-1])}."
+            "The largest standard error, of unknowns that change together: "
+            f"{_moved(names, every[0])}. The smallest: {_moved(names, every[-1])}."
         )
     return sentences
 
@@ -561,6 +561,6 @@ def _moved(names: Sequence[str], one: Combination) -> str:
     return ", ".join(
         f"{n} {'+' if change > 0 else '-'} over {100 * LARGE:.0f} %"
         if abs(change) > LARGE
-        else f"{n} {100 * change:+.2g} %"
+        else f"{n} {float(f'{100 * change:.2g}'):+g} %"
         for n, change in parts
     )

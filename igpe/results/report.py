@@ -340,6 +340,10 @@ def residual(result: ResultData) -> Section:
     return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
 
 
+PERFECT = (
+    "The intervals show how well these measurements determine each unknown. igpe.check(problem) "
+    "reports which unknowns perfect measurements would determine."
+)
 MAP = "Which equations determine which unknowns"
 READING = (
     "Rows represent equations. Columns represent the unknown quantities in the equations, the "
@@ -349,13 +353,13 @@ READING = (
 
 
 def identifiability(result: ResultData) -> Section:
-    """How each unknown is estimated, whether it is identifiable, which estimates correlate."""
+    """How each unknown is estimated, and which estimates correlate."""
     # Lines that begin with an unknown are rows; the others are remarks on all of them.
     lines = [line.partition("  ") for line in result.structure.splitlines()]
     rows = [(name, how.strip()) for name, _, how in lines if name in result.parameters and how]
     remarks = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
-    caption = "How igpe estimates each unknown, and whether it is identifiable"
-    written = wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, remarks))
+    written = wide_table(("unknown", "how"), rows, "How igpe estimates each unknown")
+    written += "".join(map(paragraph, [*remarks, PERFECT]))
     drawn = [
         wide(figure(f"Equations of {one.title}", one.words, partial(draw_map, one), size(one)), MAP)
         for one in result.maps

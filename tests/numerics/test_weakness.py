@@ -19,9 +19,15 @@ def test_twins_are_named_with_their_correlation():
     told = weak_sentences(NAMES, np.array([2.0, 4.0, 100.0]), covariance(0.998))
     assert told[0].startswith("k2 and kc are strongly correlated (0.998)")
     assert told[1].startswith(
-        "The combination with the largest standard error: k2 +20 %, kc +20 %."
+        "The largest standard error, of unknowns that change together: k2 +20 %, kc +20 %."
     )
-    assert told[1].endswith("With the smallest: k2 +0.63 %, kc -0.63 %.")
+    assert told[1].endswith("The smallest: k2 +0.63 %, kc -0.63 %.")
+
+
+def test_percents_are_plain_numbers():
+    wide = covariance(0.998, (6.4, 12.8, 3.0))
+    told = weak_sentences(NAMES, np.array([2.0, 4.0, 100.0]), wide)
+    assert "together: k2 +320 %, kc +320 %." in told[1]
 
 
 def test_a_negative_correlation_has_its_sign_in_the_direction():
@@ -47,7 +53,7 @@ def test_nothing_is_said_of_what_is_well_determined():
 def test_a_poor_combination_is_told_without_twins():
     told = weak_sentences(NAMES, np.array([2.0, 0.8, 100.0]), covariance(0.5))
     assert len(told) == 1
-    assert "kc +1e+02 %" in told[0]
+    assert "kc +100 %" in told[0]
 
 
 def test_relative_errors_beyond_all_measure_have_a_sign_and_a_limit():

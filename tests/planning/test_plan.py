@@ -207,7 +207,7 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert list(sheet.columns) == ["experiment", "time", "A", "B"]
     assert sheet.groupby("experiment").size().to_dict() == {"plan1": 5, "plan2": 5}
     assert sheet[["A", "B"]].isna().all(axis=None)
-    with pytest.raises(igpe.errors.DataError, match="no values of A, B in 'plan1'. Fill in"):
+    with pytest.raises(igpe.errors.DataError, match=r"no values of A, B in 'plan1'\. Fill in"):
         plan.experiment(0, sheet)
     assert (plan.settings["lower"] <= plan.settings["plan1"]).all()
     stored = json.loads(plan.to_json(tmp_path / "plan.json"))

@@ -30,7 +30,7 @@ def weak():
 def test_unknowns_that_cannot_be_told_apart_are_named(weak):
     told = " ".join(weak.notes)
     assert "vmax and km are strongly correlated (0.99" in told
-    assert "The combination with the largest standard error: " in told
+    assert "The largest standard error, of unknowns that change together: " in told
     assert "vmax and km" in weak.verdict["parameters"]
     table = weak.combinations()
     assert table["standard_error"].is_monotonic_decreasing
