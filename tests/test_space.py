@@ -195,6 +195,43 @@ def test_collocation_in_space_by_the_user_is_kept():
     assert found[f"u[{x}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
 
 
+def thin(times):
+    """A plate of 1 cm, kept cold on one side and heated on the other; its flux is collocated."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = dae.ContinuousSet(bounds=(0, THICK))
+    m.u, m.q = pyo.Var(m.t, m.x), pyo.Var(m.t, m.x)
+    m.dudt = dae.DerivativeVar(m.u, wrt=m.t)
+    m.dudx, m.dqdx = (dae.DerivativeVar(v, wrt=m.x) for v in (m.u, m.q))
+    m.k = pyo.Var(bounds=(0.1, 10))
+
+    @m.Constraint(m.t, m.x)
+    def fourier(m, t, x):
+        return m.q[t, x] == m.dudx[t, x] if x > 0 else pyo.Constraint.Skip
+
+    @m.Constraint(m.t, m.x)
+    def balance(m, t, x):
+        if x in (0, THICK):
+            return m.q[t, x] == 1 / THICK if x else m.u[t, x] == 0
+        return m.dudt[t, x] == m.k * THICK**2 * m.dqdx[t, x]
+
+    scheme = pyo.TransformationFactory("dae.collocation")
+    scheme.apply_to(m, wrt=m.x, nfe=4, ncp=3, scheme="LAGRANGE-LEGENDRE")
+    return m
+
+
+THICK = 0.01
+
+
+def test_collocated_diffusion_with_its_flux_may_be_in_a_thin_plate():
+    start = {"u": 0.0}
+    run = igpe.Experiment(table(f"u[{THICK}]"), start=start, start_time=0.0, sigma=0.001)
+    found = igpe.simulate(igpe.Problem(thin, parameters=["k"], experiments=run), {"k": 1.0}, TIMES)
+    n = np.pi * (np.arange(20)[:, None] + 0.5)
+    exact = 1 - np.sum(2 / n**2 * np.exp(-(n**2) * TIMES), axis=0)
+    assert found[f"u[{THICK}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
+
+
 def test_params_and_loops_of_the_builder_reach_all_points_of_the_grid():
     def model(times):
         m = tube(times)

@@ -21,6 +21,8 @@ from igpe.equations.symbols import stack
 
 LARGEST_SYMBOLIC = 3  # blocks up to this size are solved by symbols; larger ones grow too long
 PIVOT = 1e-6  # of the largest factor in an equation, by which it may be divided
+INDEPENDENT = 1e-7  # of the longest: what others leave of a row that is independent of them
+SWEEPS = 3  # over rows and columns, to give them equal lengths
 ROUNDS = 3  # of eliminations in a block; more would be Gauss's algorithm without pivots
 
 
@@ -220,6 +222,44 @@ def inverted(equation: Any, unknown: Any, *, squares: bool = False) -> Any | Non
         right = inverse(right, parts[1 - place] if len(parts) > 1 else None, place == 0)
         left = parts[place]
     return right
+
+
+def independent_rows(rows: FloatArray, ranks: Sequence[Any], number: int) -> list[int]:
+    """Choose so many rows that do not depend on each other; of low rank first, then the longest.
+
+    rows    (n, m);  ranks: of each, sorted
+    returns fewer where there are no more
+    """
+    chosen = _greedy(rows, ranks, number)
+    return chosen if len(chosen) == number else _greedy(_equilibrated(rows), ranks, number)
+
+
+def _equilibrated(rows: FloatArray) -> FloatArray:
+    """Rows and columns of about equal lengths; those as short as dependent rows stay as they are.
+
+    Derivatives in space are large on fine grids, and those of derivatives far larger.
+    """
+    for _ in range(SWEEPS):
+        for axis in (1, 0):
+            length = np.linalg.norm(rows, axis=axis, keepdims=True)
+            rows = rows / np.where(length > INDEPENDENT, length, 1.0)
+    return rows
+
+
+def _greedy(rows: FloatArray, ranks: Sequence[Any], number: int) -> list[int]:
+    rest, chosen = rows, list[int]()
+    least = INDEPENDENT * float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+    for rank in sorted(set(ranks)):
+        own = [i for i, r in enumerate(ranks) if r == rank]
+        while len(chosen) < number:
+            left = np.linalg.norm(rest[own], axis=1)
+            best = own[int(np.argmax(left))]
+            if not left.max() > least:
+                break
+            chosen.append(best)
+            axis = rest[best] / left.max()
+            rest = rest - np.outer(rest @ axis, axis)
+    return chosen
 
 
 class InPlace:

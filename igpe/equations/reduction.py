@@ -30,7 +30,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError
 from igpe.core.markup import bracketed
-from igpe.equations.elimination import Solved, solve_for
+from igpe.equations.elimination import Solved, independent_rows, solve_for
 from igpe.equations.incidence import Block, DerivativeArray, abrupt, blocks, incidence, matching
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.sizes import ProblemSizes
@@ -44,7 +44,6 @@ RATE = 30.0  # of the pull, in the experiment's durations
 NEWTON = 20  # steps to a start value that is no closed form
 CLOSE = 1e-9  # relative residual at which such a value counts
 SAME = 1e-6  # relative difference of slopes of one straight line
-INDEPENDENT = 1e-7  # of the longest: what others leave of a row that is independent of them
 TRIES, STEPS = 6, 60  # to meet the constraints in numbers
 LARGER = (1.0, 10.0, 100.0, 1000.0)  # sizes of drawn values, where smaller ones are not finite
 HELD = 1e-3  # of the steps of others: those of states whose start value is given
@@ -105,22 +104,22 @@ class _Reduced:
         if missing := self._missing:
             free = [self.symbols.states[i] for i in self.free]
             follow = [n for n in bound if self.given(n) is not None]
-            omit = f" Omit {follow} from start: igpe computes them." * bool(follow)
+            omit = f" Omit {bracketed(follow)} from start: igpe computes them." * bool(follow)
             raise ModelError(
-                f"{self._place()}the states {missing} have no start value. The equations "
-                f"{[*self.constraints]} and their derivatives bind {len(bound)} of the "
-                f"{len(self.symbols.states)} states. Give start values of the others, for example "
-                f"{free}, in Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's "
-                f"name, or igpe.Unknown(lower, upper) to estimate it.{omit}"
+                f"{self._place()}the states {bracketed(missing)} have no start value. The "
+                f"equations {bracketed(self.constraints)} and their derivatives bind {len(bound)} "
+                f"of the {len(self.symbols.states)} states. Give start values of the others, for "
+                f"example {bracketed(free)}, in Experiment(start={{'{missing[0]}': ...}}) as a "
+                f"number, a parameter's name, or igpe.Unknown(lower, upper) to estimate it.{omit}"
             )
         if unknown := [n for n in bound if isinstance(self.given(n), Unknown)]:
             raise ModelError(
-                f"{self._place()}The start values of {unknown} are to be estimated (igpe.Unknown), "
-                f"but they follow from the other start values: the equations {[*self.constraints]} "
-                f"and their derivatives constrain {len(bound)} of the {len(self.symbols.states)} "
-                f"states. Omit {unknown} from `start`; igpe computes these start values. If "
-                "the equations have several roots, the variable's value or bounds in the model "
-                "select one."
+                f"{self._place()}The start values of {bracketed(unknown)} are to be estimated "
+                "(igpe.Unknown), but they follow from the other start values: the equations "
+                f"{bracketed(self.constraints)} and their derivatives constrain {len(bound)} of "
+                f"the {len(self.symbols.states)} states. Omit {bracketed(unknown)} from `start`; "
+                "igpe computes these start values. If the equations have several roots, the "
+                "variable's value or bounds in the model select one."
             )
 
     def given(self, state: str) -> Any:
@@ -226,10 +225,10 @@ class _Reduced:
         return slope
 
     def _jumps(self, name: str, why: str) -> ModelError:
-        equations = [n for n, level in self.array.levels.items() if level]
         return ModelError(
-            f"{self._place()}The model has a higher index: the equations {equations} must be "
-            f"differentiated with respect to time, and so must the input '{name}', which {why}. "
+            f"{self._place()}The model has a higher index: the equations "
+            f"{bracketed(self._differentiated)} must be differentiated with respect to time, and "
+            f"so must the input '{name}', which {why}. "
             "The variables in these equations would have to jump. Give the input as a smooth "
             "function of time, such as lambda t: pyo.tanh(t), or remove it from these equations."
         )
@@ -238,18 +237,23 @@ class _Reduced:
         """Rows that give all that is unknown at a time; highest derivatives come first."""
         highest = self.array.are_highest
         ranks = [(not h, -row.level) for h, row in zip(highest, self.array.rows, strict=True)]
-        kept = _independent(by_unknown, ranks, by_unknown.shape[1])
+        kept = independent_rows(by_unknown, ranks, by_unknown.shape[1])
         if len(kept) < by_unknown.shape[1]:
             raise self._singular(kept)
         return sorted(kept)
 
+    @property
+    def _differentiated(self) -> list[str]:
+        return [n for n, level in self.array.levels.items() if level]
+
     def _singular(self, kept: Sequence[int]) -> ModelError:
         others = [self.rows[i] for i in range(len(self.rows)) if i not in set(kept)]
         return ModelError(
-            f"{self._place()}The equations have a higher index and were differentiated "
-            f"({self.array.levels}), but they are still numerically dependent: {others} follow "
-            f"from the other equations. The unknowns are {list(self.names)}. Look for an equation "
-            "that occurs twice or is a sum of other equations."
+            f"{self._place()}The equations have a higher index. igpe differentiated "
+            f"{bracketed(self._differentiated)}, but the equations are still numerically "
+            f"dependent: {bracketed(others)} follow from the others. The unknowns are "
+            f"{bracketed(self.names)}. Look for an equation that occurs twice or is a sum of "
+            "others."
         )
 
     @property
@@ -266,7 +270,7 @@ class _Reduced:
         for name in self.symbols.states:
             given = self.given(name)
             ranks.append((0 if given is None else 2 if isinstance(given, Unknown) else 1, 0))
-        bound = _independent(hidden.T, ranks, number)
+        bound = independent_rows(hidden.T, ranks, number)
         if len(bound) < number:
             raise self._singular(self.kept)
         return sorted(bound)
@@ -278,10 +282,10 @@ class _Reduced:
         for jump in self.read.events:
             if tied := [s.states[i] for i in jump.after if i in hidden]:
                 raise ModelError(
-                    f"{self._place()}An event changes {tied}, but the equations "
-                    f"{[*self.constraints]} and their derivatives constrain these states. They "
-                    "cannot jump alone. Change other states in the event, or write the constraint "
-                    "as a balance."
+                    f"{self._place()}An event changes {bracketed(tied)}, but the equations "
+                    f"{bracketed(self.constraints)} and their derivatives constrain these states. "
+                    "They cannot jump alone. Change other states in the event, or write the "
+                    "constraint as a balance."
                 )
         own = (
             j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events
@@ -431,27 +435,6 @@ def _newton(equations: Any, unknown: Any, guess: Any) -> Any:
     size = 1e-3 + ca.norm_1(value)
     met = ca.norm_1(last) <= CLOSE * size
     return stack(ca.if_else(met, value[i], np.nan) for i in range(value.numel()))
-
-
-def _independent(rows: FloatArray, ranks: Sequence[Any], number: int) -> list[int]:
-    """So many rows that do not depend on each other; of low rank first, then the longest.
-
-    rows    (n, m);  ranks: of each, sorted
-    returns fewer where there are no more
-    """
-    rest, chosen = rows, list[int]()
-    least = INDEPENDENT * float(np.linalg.norm(rows, axis=1).max(initial=0.0))
-    for rank in sorted(set(ranks)):
-        own = [i for i, r in enumerate(ranks) if r == rank]
-        while len(chosen) < number:
-            left = np.linalg.norm(rest[own], axis=1)
-            best = own[int(np.argmax(left))]
-            if not left.max() > least:
-                break
-            chosen.append(best)
-            axis = rest[best] / left.max()
-            rest = rest - np.outer(rest @ axis, axis)
-    return chosen
 
 
 class _Point:
