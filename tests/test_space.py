@@ -180,10 +180,18 @@ def test_pyomos_heat_equation_converges_with_the_square_of_the_width():
     assert np.log2(np.array(errors[:-1]) / errors[1:]) == pytest.approx(2.0, abs=0.1)
 
 
-def by_collocation(times):
+def by_collocation(times, nfe=1, **scheme):
     m = heat(times)
-    pyo.TransformationFactory("dae.collocation").apply_to(m, wrt=m.x, nfe=1, ncp=7)
+    pyo.TransformationFactory("dae.collocation").apply_to(m, wrt=m.x, nfe=nfe, ncp=7, **scheme)
     return m
+
+
+@pytest.mark.parametrize("how", [{"nfe": 4}, {"scheme": "LAGRANGE-LEGENDRE"}], ids=str)
+def test_second_derivatives_collocated_on_elements_without_joined_slopes_are_refused(how):
+    run = igpe.Experiment(table("u[1.0]"), start_time=0.0, sigma=0.001)
+    says = r"second derivative 'dudx2' by collocation .*m\.q.*LEGENDRE.*space={'x': "
+    with pytest.raises(ModelError, match=says):
+        igpe.Problem(lambda times: by_collocation(times, **how), parameters=["k"], experiments=run)
 
 
 def test_collocation_in_space_by_the_user_is_kept():

@@ -29,7 +29,7 @@ from pyomo.dae.misc import expand_components
 from igpe.core.errors import ModelError
 from igpe.problem.members import logarithm_of, with_logarithms, with_positions
 from igpe.problem.model import Instance, along_time, read
-from igpe.problem.space import GRIDS, require_whole_sums
+from igpe.problem.space import GRIDS, require_joined_slopes, require_whole_sums
 
 Builder: TypeAlias = Callable[..., Any]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -214,6 +214,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     names = [] if experiment is None else [*inner, *experiment.start, *experiment.inputs]
     instance = read(model, frozenset(names), frozenset(moments))
     require_whole_sums(instance)
+    require_joined_slopes(instance)
     if experiment is None:
         return instance
     instance = with_positions(instance, inner)

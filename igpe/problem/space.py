@@ -344,6 +344,34 @@ class OnGrid:
         return model
 
 
+def require_joined_slopes(instance: Instance) -> None:
+    """Raise ModelError if second derivatives in space are collocated on several elements.
+
+    Pyomo joins the values of neighbouring elements, but not their slopes, so an element does not
+    depend on those behind it. With Legendre's points this holds for the end of the last one too.
+    """
+    derivatives = [d for d in instance.model.component_objects() if isinstance(d, DerivativeVar)]
+    for x in instance.in_space:
+        info = x.get_discretization_info()
+        if "ncp" not in info or (info["nfe"] == 1 and "RADAU" in info["scheme"]):
+            continue
+        used = _used_inside(instance.model, x)
+        for d in [d for d in derivatives if d.name in used and _order(d, x) > 1]:
+            raise ModelError(
+                f"The builder discretises the second derivative '{d.name}' by collocation "
+                f"({info['scheme']}). Pyomo has no equations for the slopes at the ends of "
+                "elements, so the solution would be wrong. Write the first derivative as a "
+                "variable of its own, m.q[t, x] == m.dcdx[t, x], take the derivative of m.q, and "
+                "choose scheme='LAGRANGE-LEGENDRE'. Or leave "
+                f"'{x.name}' continuous and pass igpe.Problem(..., space={{'{x.name}': "
+                "igpe.integrators.FiniteDifference(50, 'central')})."
+            )
+
+
+def _order(derivative: Any, x: Any) -> int:
+    return sum(s is x for s in derivative.get_continuousset_list())
+
+
 def require_whole_sums(instance: Instance) -> None:
     """Raise ModelError if a rule sums over a set in space that got points after it had run.
 
