@@ -9,7 +9,6 @@ from pyomo import dae
 from pyomo.contrib.parmest.examples.rooney_biegler.rooney_biegler import RooneyBieglerExperiment
 from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperiment
 
-from igpe.core.errors import ModelError
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate_all
@@ -103,18 +102,6 @@ def test_a_model_without_time_is_measured_where_it_stays():
     )
     assert end.measured == pytest.approx(np.array([[10.0 * (1 - np.exp(-0.5))]]))
     assert source.get_labeled_model().component("time") is None
-
-
-class Unlabelled(SemiBatchExperiment):
-    """An experiment that forgot its labels."""
-
-    def label_model(self):
-        self.model.experiment_outputs = pyo.Suffix(direction=pyo.Suffix.LOCAL)
-
-
-def test_a_model_without_labels_is_refused():
-    with pytest.raises(ModelError, match=r"lacks the suffixes \['unknown_parameters'\]"):
-        Problem.from_parmest([Unlabelled(semibatch())])
 
 
 class Tank:

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from igpe.core.box import Box
-from igpe.core.errors import ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.shooting.incremental_shooting import (
     _deviations,
@@ -64,12 +63,6 @@ def test_intervals_are_times_and_all_measurements_come_last():
     other = run([0.5, 9.0], "b")
     assert [r.ends for r in reaches([experiment, other], (0.6,))] == [(0.0, 0.5), (4.0, 9.0)]
     assert [r.ends for r in reaches([experiment], (0.5, 3.0, 9.0))] == [(3.0,), (4.0,)]
-
-
-@pytest.mark.parametrize("intervals", [(), (2.0, 2.0), (3.0, 1.0)])
-def test_intervals_that_do_not_increase_are_refused(intervals):
-    with pytest.raises(ProblemError, match="in increasing order"):
-        reaches([run([1.0, 2.0, 3.0])], intervals)
 
 
 def box(lower, upper):

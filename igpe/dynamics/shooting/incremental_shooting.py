@@ -101,10 +101,9 @@ def reaches(
 ) -> tuple[Reach, ...]:
     """The horizons, increasing; the last holds all measurements.
 
-    intervals  their ends, for all experiments; those before any measurement are left out. None:
+    intervals  their increasing ends, for all experiments, less those before any measurement; None:
                each experiment is cut at its own 1st, 2nd, 4th, ... time of measurement after the
                start; what is measured at the start belongs to all
-    raises     ProblemError if intervals are no increasing times
     """
     measured = []  # times at which something was; the table may have more
     for m in (e.measurements for e in experiments):
@@ -117,7 +116,6 @@ def reaches(
         counts = doubling_counts(max(map(len, later)))
         ends = [tuple(times[min(k, len(times)) - 1] for times in later) for k in counts]
     else:
-        require_increasing(intervals)
         first = min(times[0] for times in later)
         ends = [
             tuple(max((t for t in times if t <= end), default=begin) for times, begin in pairs)
