@@ -271,20 +271,16 @@ def _spread(base: Likelihood) -> FloatArray:
     if not np.isfinite(sigma):
         raise ProblemError(NO_ERRORS)
     spread = np.ones(len(base.at.residual))
-    for mine in _columns(base).values():
-        spread[mine] = sigma
+    spread[: base.problem.size] = sigma
     return spread
 
 
 def _columns(base: Likelihood) -> dict[str, IntArray]:
     """Measured name -> places of its residuals in all experiments."""
-    parts: dict[str, list[IntArray]] = {}
-    begin = 0
-    for m in (one.measurements for one in base.residuals.runs):
-        for k, name in enumerate(m.names):
-            parts.setdefault(name, []).append(begin + np.flatnonzero(m.column == k))
-        begin += len(m.value)
-    return {name: np.concatenate(own) for name, own in parts.items()}
+    measured = [run.measurements for run in base.residuals.runs]
+    names = np.concatenate([np.array(m.names)[m.column] for m in measured])
+    every = dict.fromkeys(name for m in measured for name in m.names)
+    return {name: np.flatnonzero(names == name) for name in every}
 
 
 @takes_problem
