@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from igpe.core.arguments import require_mapping
+from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
@@ -53,7 +53,7 @@ def simulate(
                 that igpe computes numerically leaves the bounds of its Var
     """
     values = values_of(problem, parameters)
-    given = None if times is None else _times(times)
+    given = None if times is None else distinct_times(times)
     grids = tuple(
         fine_grid(problem, k) if given is None else given for k in range(len(problem.experiments))
     )
@@ -158,7 +158,7 @@ def _value(name: str, value: Any) -> float:
     return number
 
 
-def _times(times: npt.ArrayLike) -> FloatArray:
+def distinct_times(times: npt.ArrayLike) -> FloatArray:
     """Distinct increasing times. Raises ProblemError if there are none, or not all are finite."""
     try:
         grid = np.unique(np.asarray(times, dtype=float))
@@ -166,8 +166,8 @@ def _times(times: npt.ArrayLike) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
-            f"The times are {times!r}; give one or more finite numbers. If you omit the times, "
-            "igpe chooses evenly spaced times in each experiment."
+            f"The times are {shown(times)}; give one or more finite numbers. If you omit the "
+            "times, igpe chooses evenly spaced times in each experiment."
         )
     return grid
 

@@ -25,7 +25,7 @@ from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.residuals import Residuals, Run
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.dynamics.simulation import fine_grid
+from igpe.dynamics.simulation import distinct_times, fine_grid
 from igpe.numerics.covariance import root
 from igpe.problem.noise.sigma import NoiseModel
 from igpe.problem.plausibility import held_inputs
@@ -331,13 +331,10 @@ def _placed(run: Run, problem: Problem, base: Likelihood) -> Run:
 
 
 def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
-    try:
-        grid = np.unique(np.asarray(times, dtype=float))
-    except (TypeError, ValueError):
-        grid = np.array([np.nan])
-    if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
+    grid = distinct_times(times)
+    if grid[0] < run.ivp.t0:
         raise ProblemError(
-            f"The times are {shown(times)}; give finite numbers, none of them before "
+            f"The times are {shown(times)}; give numbers, none of them before "
             f"{run.ivp.t0:g}, the start time of experiment {run.name}."
         )
     return grid

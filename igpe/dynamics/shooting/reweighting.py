@@ -133,8 +133,7 @@ def assumed_sizes(problem: Problem, residuals: FloatArray) -> list[str]:
 
 def _few(problem: Problem) -> dict[str, int]:
     """Quantity -> the number of its measurements in all experiments, where these are few."""
-    runs = [e.measurements for e in problem.experiments]
-    counts = {n: len(v) for n, v in _pooled(runs, [m.value for m in runs]).items()}
+    counts = {n: len(v) for n, v in _pooled(problem.experiments).items()}
     return {n: count for n, count in counts.items() if count < len(problem.box) + SPARE}
 
 
@@ -485,11 +484,12 @@ FEWEST = 5  # measurements of a quantity from which its residuals have a size
 
 
 def _pooled(
-    measurements: Sequence[Measurements], values: Sequence[FloatArray]
+    experiments: Sequence[Experiment], values: Sequence[FloatArray] | None = None
 ) -> dict[str, FloatArray]:
-    """Quantity -> its entries of `values`, one for each measurement, in all experiments."""
+    """Quantity -> its measurements in all experiments, or what `values` has for each of them."""
     parts: dict[str, list[FloatArray]] = {}
-    for m, own in zip(measurements, values, strict=True):
+    for number, m in enumerate(e.measurements for e in experiments):
+        own = m.value if values is None else values[number]
         for k in np.unique(m.column):
             parts.setdefault(m.names[k], []).append(own[m.column == k])
     return {name: np.concatenate(own) for name, own in parts.items()}
@@ -497,18 +497,17 @@ def _pooled(
 
 def least_sizes(experiments: Sequence[Experiment]) -> dict[str, float]:
     """Quantity -> the smallest error it can have: that of rounding, and of integration."""
-    runs, scales = [e.measurements for e in experiments], _scales(experiments)
+    scales = _scales(experiments)
     return {
         name: max(_resolution(value) / np.sqrt(12), EXACT * scales[name])
-        for name, value in _pooled(runs, [m.value for m in runs]).items()
+        for name, value in _pooled(experiments).items()
     }
 
 
 def _scales(experiments: Sequence[Experiment]) -> dict[str, float]:
     """Quantity -> its largest value, known starts included; 1 if all are 0."""
-    runs = [e.measurements for e in experiments]
     scales = {}
-    for name, value in _pooled(runs, [m.value for m in runs]).items():
+    for name, value in _pooled(experiments).items():
         starts = [abs(v) for e in experiments if isinstance(v := e.start.get(name), float)]
         scales[name] = max([float(np.max(np.abs(value))), *starts]) or 1.0
     return scales
@@ -538,7 +537,7 @@ def sizes_of(
     robust     by the median of their sizes, of which outliers are no part
     """
     scales, sizes = _scales(experiments), {}
-    for name, left in _pooled([e.measurements for e in experiments], residuals).items():
+    for name, left in _pooled(experiments, residuals).items():
         known = left[np.isfinite(left)]
         if len(known) >= FEWEST:
             sizes[name] = max(_size(known, robust=robust), least[name])
