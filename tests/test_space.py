@@ -672,6 +672,17 @@ def test_an_event_may_change_all_members():
     assert jumps == pytest.approx([0.25, 0.5, 0.25, 0.25], abs=1e-6)
 
 
+def test_the_grid_of_a_problem_with_an_event_is_judged():
+    data = table("c[1]")
+    dose = igpe.Event(at=0.5, add={"c": 0.25})
+    run = igpe.Experiment(data, start={"c": 0.0}, start_time=0.0, sigma=0.01, events=[dose])
+    problem = igpe.Problem(tube, parameters=["D", "k"], experiments=run, space={"x": 5})
+    data["c[1]"] = igpe.simulate(problem, TRUTH, data["time"])["c[1]"].to_numpy()
+    result = igpe.estimate(problem.with_data(data), certify=False)
+    assert result.parameters == pytest.approx(TRUTH, rel=1e-2)
+    assert "grid" in f"{result.notes}{result.actions}"
+
+
 def test_copies_keep_the_grid():
     def start(x):
         return 0.0 * x

@@ -388,7 +388,7 @@ def _is_comparable(problem: Problem) -> bool:
 
 def _states(steps: Steps) -> int:
     made, count = compiled(steps.problem), len(steps.problem.experiments)
-    return sum(len(made.initial_value_problem(k).states) for k in range(count))
+    return sum(len(made.initial_value_problem(k, switching=True).states) for k in range(count))
 
 
 def _moved(moved: Sequence[Parameter], values: dict[str, float]) -> str:
