@@ -95,8 +95,8 @@ class Problem(Suggesting):
     start values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
 
     Additional constraints of the model (constraints without time, and inequalities over time) are
-    part of the problem. Collocation and MultipleShooting enforce these constraints; other methods
-    do not support them.
+    part of the problem, and so are bounds of states and algebraic variables. `igpe.estimate`,
+    Collocation and MultipleShooting enforce them.
     """
 
     _forms: tuple[Form, ...] = ()

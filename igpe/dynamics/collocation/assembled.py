@@ -52,7 +52,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.model import Instance, Series, as_inequalities
+from igpe.problem.model import Instance, as_inequalities, bounds_over_time
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum
@@ -97,7 +97,7 @@ def parts(problem: Problem, radau: Radau) -> list[Part]:
     return [_part(problem, k, radau) for k in range(len(problem.experiments))]
 
 
-FREE = (-np.inf, np.inf)
+NO_BOUNDS = (None, None)
 ROOM = 1e-8  # of what is scaled to magnitude 1
 NONE: Mapping[int, float] = MappingProxyType({})
 
@@ -107,10 +107,12 @@ def _part(problem: Problem, k: int, radau: Radau) -> Part:
     last = float(instance.time.last()) if constraints(problem) else -np.inf
     ivp = compiled(problem).initial_value_problem(k, until=last)
     limits = model_limits(problem, k, ivp)
-    own = {n: set(_bounds(s).values()) for n, s in _families(instance).items()}
+    of_model = bounds_over_time(instance, [*instance.states, *instance.series])
     is_eliminated = ivp.algebraic.keys() - {*ivp.implicit}
-    bounded = [n for n in ivp.algebraic if n in is_eliminated and own.get(n, {FREE}) != {FREE}]
-    steep = [n for n, s in instance.slopes.items() if {*_bounds(s).values()} != {FREE}]
+    bounded = [n for n in ivp.algebraic if n in is_eliminated and n in of_model]
+    steep = [
+        n for n, s in instance.slopes.items() if any(v.bounds != NO_BOUNDS for v in s.values())
+    ]
     outputs = dict.fromkeys(experiment.measurements.column.tolist())
     lines = {k: line for k in outputs if (line := linear(ivp, k)) is not None}
     m, known = experiment.measurements, quantities(ivp)
@@ -133,25 +135,12 @@ def _part(problem: Problem, k: int, radau: Radau) -> Part:
         on_mesh=bool(
             instance.inequalities
             or steep
-            or any(len(of) > 1 for of in own.values())
+            or any(len({*side}) > 1 for both in of_model.values() for side in both)
             or (limits is not None and limits.joins_times)
         ),
         at_start=at_start,
         values=np.array([NO_IDEA if v is None else v for v in values], dtype=float),
     )
-
-
-def _families(instance: Instance) -> dict[str, Series]:
-    return {**instance.states, **instance.series}
-
-
-def _bounds(series: Series) -> dict[float, tuple[float, float]]:
-    """Lower and upper bound at each time of the model."""
-    pairs = {t: v.bounds if v.is_variable_type() else (None, None) for t, v in series.items()}
-    return {
-        t: (-np.inf if low is None else low, np.inf if high is None else high)
-        for t, (low, high) in pairs.items()
-    }
 
 
 @dataclass(frozen=True)
@@ -192,14 +181,14 @@ class Run:
 
     def bounds_of(self, names: Sequence[str]) -> FloatArray:
         """(2, n, n_times) lower and upper bounds of states and algebraic variables."""
-        families, times = _families(self.instance), self.mesh.times.tolist()
-        found = np.tile(np.array(FREE)[:, None, None], (1, len(names), len(times)))
-        for i, name in enumerate(names):
-            own = _bounds(families.get(name, {}))
-            if len(set(own.values())) > 1:  # a model that keeps its times has bounds only there
-                found[:, i] = np.array([own.get(t, FREE) for t in times]).T
-            elif own:
-                found[:, i] = np.array(next(iter(own.values())))[:, None]
+        own, times = np.array(self.instance.time, dtype=float), self.mesh.times
+        at = np.searchsorted(own, times).clip(0, len(own) - 1)
+        found = np.tile(np.array([-np.inf, np.inf])[:, None, None], (1, len(names), len(times)))
+        for name, both in bounds_over_time(self.instance, names).items():
+            for side, of, ends in zip(found, both, (-np.inf, np.inf), strict=True):
+                # A model that keeps its times has changing bounds only there.
+                is_known = (own[at] == times) | (len({*of}) == 1)
+                side[names.index(name)] = np.where(is_known, of[at], ends)
         return found
 
     def inputs(self, elements: IntArray, times: FloatArray) -> FloatArray:
