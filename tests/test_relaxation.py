@@ -203,6 +203,16 @@ def test_bounds_of_algebraic_variables_are_kept(implicit: bool) -> None:
     assert [name.partition(" at ")[0] for name in result.active] == ["z <= 0.6"]
 
 
+def test_bounds_of_slopes_are_kept() -> None:
+    def bounded(m: Any) -> None:
+        for slope in m.dB.values():
+            slope.setub(1.5)
+
+    result = igpe.estimate(posed(bounded), certify=False)
+    assert result.parameters["k1"] == pytest.approx(1.5, abs=1e-6)  # dB = k1 at the start
+    assert result.active == ("d(B) <= 1.5 at 0",)
+
+
 def test_bounds_that_cannot_be_kept_are_named() -> None:
     def bounded(m: Any) -> None:
         m.z = pyo.Var(m.t, bounds=(None, 0.5))

@@ -224,11 +224,18 @@ class Simulated:
         return (run.times[there], values[there]) if there.any() else None
 
 
+def quantities(ivp: InitialValueProblem) -> dict[str, Any]:
+    """Slopes written d(state), algebraic variables and states, as expressions of the problem."""
+    slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
+    states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
+    return slopes | ivp.algebraic | states
+
+
 def quantities_along(
     ivp: InitialValueProblem, run: Trajectory, q: FloatArray, names: Sequence[str]
 ) -> FloatArray:
-    """(n, n_times) states and algebraic variables along a trajectory at unknowns q (n_q,)."""
-    known = dict(zip(ivp.states, ca.vertsplit(ivp.x), strict=True)) | ivp.algebraic
+    """(n, n_times) some of `quantities` along a trajectory at unknowns q (n_q,)."""
+    known = quantities(ivp)
     rows = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
     inputs, count = rows.reshape(len(run.times), -1).T, len(run.times)
     at = run.times[None], run.states.T, run.implicit.T, inputs, np.tile(q[:, None], count)

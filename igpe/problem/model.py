@@ -476,21 +476,6 @@ def _linked(
             return
 
 
-def bounds_over_time(
-    instance: Instance, names: Sequence[str]
-) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Lower and upper bounds (n_times,) of those of the quantities that have some."""
-    found = {}
-    for name in names:
-        series = instance.states.get(name) or instance.series.get(name) or {}
-        pairs = [v.bounds if v.is_variable_type() else (None, None) for v in series.values()]
-        lower = np.array([-np.inf if low is None else low for low, _ in pairs])
-        upper = np.array([np.inf if high is None else high for _, high in pairs])
-        if np.isfinite(lower).any() or np.isfinite(upper).any():
-            found[name] = lower, upper
-    return found
-
-
 Form: TypeAlias = Callable[[Instance], Instance]
 """What is made of a model whenever it is built, as `with_bounds`."""
 
@@ -509,8 +494,9 @@ def as_inequalities(model: Any, name: str, series: Series) -> dict[str, dict[flo
 
 
 def bounded_over_time(instance: Instance) -> dict[str, Series]:
-    """The states and algebraic variables that have bounds."""
-    families = {**instance.states, **instance.series}
+    """The states, algebraic variables and slopes, written d(state), that have bounds."""
+    slopes = {f"d({name})": series for name, series in instance.slopes.items()}
+    families = {**instance.states, **instance.series, **slopes}
     return {
         name: series
         for name, series in families.items()
@@ -518,8 +504,25 @@ def bounded_over_time(instance: Instance) -> dict[str, Series]:
     }
 
 
+def bounds_over_time(instance: Instance) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Lower and upper bounds (n_times,) of all that `bounded_over_time` has."""
+    found = {}
+    for name, series in bounded_over_time(instance).items():
+        pairs = [v.bounds if v.is_variable_type() else (None, None) for v in series.values()]
+        lower = np.array([-np.inf if low is None else low for low, _ in pairs])
+        upper = np.array([np.inf if high is None else high for _, high in pairs])
+        found[name] = lower, upper
+    return found
+
+
+def has_constant_bounds(instance: Instance) -> bool:
+    """Whether no bounds change with time."""
+    each = bounds_over_time(instance).values()
+    return all(len({*side}) == 1 for both in each for side in both)
+
+
 def with_bounds(instance: Instance) -> Instance:
-    """The instance with the bounds of states and algebraic variables as inequalities over time."""
+    """The instance with the bounds of variables over time as inequalities."""
     inequalities = dict(instance.inequalities)
     for name, series in bounded_over_time(instance).items():
         inequalities |= as_inequalities(instance.model, name, series)

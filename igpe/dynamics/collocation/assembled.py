@@ -42,17 +42,14 @@ from igpe.dynamics.collocation.mesh import (
     unknown_sizes,
 )
 from igpe.dynamics.shooting.base import Profile, constraints
-from igpe.dynamics.shooting.limits_of_model import (
-    ModelLimits,
-    model_limits,
-    quantities,
-)
+from igpe.dynamics.shooting.limits_of_model import ModelLimits, model_limits
 from igpe.dynamics.shooting.residuals import unmeasured
+from igpe.dynamics.simulation import quantities
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.model import Instance, as_inequalities, bounds_over_time
+from igpe.problem.model import Instance, as_inequalities, bounds_over_time, has_constant_bounds
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum
@@ -97,7 +94,6 @@ def parts(problem: Problem, radau: Radau) -> list[Part]:
     return [_part(problem, k, radau) for k in range(len(problem.experiments))]
 
 
-NO_BOUNDS = (None, None)
 ROOM = 1e-8  # of what is scaled to magnitude 1
 NONE: Mapping[int, float] = MappingProxyType({})
 
@@ -107,17 +103,15 @@ def _part(problem: Problem, k: int, radau: Radau) -> Part:
     last = float(instance.time.last()) if constraints(problem) else -np.inf
     ivp = compiled(problem).initial_value_problem(k, until=last)
     limits = model_limits(problem, k, ivp)
-    of_model = bounds_over_time(instance, [*instance.states, *instance.series])
+    of_model = bounds_over_time(instance)
     is_eliminated = ivp.algebraic.keys() - {*ivp.implicit}
     bounded = [n for n in ivp.algebraic if n in is_eliminated and n in of_model]
-    steep = [
-        n for n, s in instance.slopes.items() if any(v.bounds != NO_BOUNDS for v in s.values())
-    ]
+    steep = [f"d({n})" for n in instance.slopes if f"d({n})" in of_model]
     outputs = dict.fromkeys(experiment.measurements.column.tolist())
     lines = {k: line for k in outputs if (line := linear(ivp, k)) is not None}
     m, known = experiment.measurements, quantities(ivp)
     there = {r.name for r in limits.readings if r.time == ivp.t0} if limits else set[str]()
-    needed = [known[n] for n in (*bounded, *there, *(f"d({n})" for n in steep))]
+    needed = [known[n] for n in (*bounded, *there, *steep)]
     needed += [ivp.measured[c] for c in set(m.column[m.times[m.row] <= ivp.t0].tolist())]
     at_start = ivp.y.numel() > 0 and ca.depends_on(stack(needed), ivp.y)
     values = (instance.states[n][instance.first].value for n in ivp.states)
@@ -135,7 +129,7 @@ def _part(problem: Problem, k: int, radau: Radau) -> Part:
         on_mesh=bool(
             instance.inequalities
             or steep
-            or any(len({*side}) > 1 for both in of_model.values() for side in both)
+            or not has_constant_bounds(instance)
             or (limits is not None and limits.joins_times)
         ),
         at_start=at_start,
@@ -184,11 +178,12 @@ class Run:
         own, times = np.array(self.instance.time, dtype=float), self.mesh.times
         at = np.searchsorted(own, times).clip(0, len(own) - 1)
         found = np.tile(np.array([-np.inf, np.inf])[:, None, None], (1, len(names), len(times)))
-        for name, both in bounds_over_time(self.instance, names).items():
-            for side, of, ends in zip(found, both, (-np.inf, np.inf), strict=True):
+        of_model = bounds_over_time(self.instance)
+        for i, name in ((i, n) for i, n in enumerate(names) if n in of_model):
+            for side, of, end in zip(found, of_model[name], (-np.inf, np.inf), strict=True):
                 # A model that keeps its times has changing bounds only there.
                 is_known = (own[at] == times) | (len({*of}) == 1)
-                side[names.index(name)] = np.where(is_known, of[at], ends)
+                side[i] = np.where(is_known, of[at], end)
         return found
 
     def inputs(self, elements: IntArray, times: FloatArray) -> FloatArray:

@@ -21,7 +21,8 @@ from scipy import sparse
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.collocation.mesh import Radau
-from igpe.dynamics.shooting.limits_of_model import ModelLimits, quantities
+from igpe.dynamics.shooting.limits_of_model import ModelLimits
+from igpe.dynamics.simulation import quantities
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 

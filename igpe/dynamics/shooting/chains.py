@@ -434,7 +434,7 @@ def given(
     times, states = shooting.nodes[:-1], shooting.ivp.states
     values = np.full((len(times), len(states)), np.nan)
     size = np.array(shooting.ivp.scale, dtype=float)
-    bounds = np.tile([-np.inf, np.inf], (len(states), 1))
+    bounds, of_model = np.tile([-np.inf, np.inf], (len(states), 1)), bounds_over_time(instance)
     for i, name in enumerate(states):
         known = None if profile is None else profile(name, times)
         is_measured = name in experiment.measured
@@ -451,7 +451,8 @@ def given(
         some = experiment.measurements.of(name)[1] if is_measured else values[:, i]
         some = some[np.isfinite(some)]
         size[i] = (float(np.sqrt(np.mean(some**2))) if len(some) else 0.0) or size[i]
-        for lower, upper in bounds_over_time(instance, [name]).values():
+        if name in of_model:
+            lower, upper = of_model[name]
             bounds[i] = lower.min(), upper.max()
     return Given(values, size, *bounds.T)
 

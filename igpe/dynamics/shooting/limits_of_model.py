@@ -24,7 +24,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Shots
 from igpe.dynamics.integrators.cut import interval_of
-from igpe.dynamics.simulation import fine_grid
+from igpe.dynamics.simulation import fine_grid, quantities
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
@@ -242,13 +242,6 @@ def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set
                 there = problem.box.clip(x + side[i] * reach[i] / error[i])
                 names |= {name} & violated(problem, there)
     return names
-
-
-def quantities(ivp: InitialValueProblem) -> dict[str, Any]:
-    """Slopes written d(state), algebraic variables and states, as expressions of the problem."""
-    slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
-    states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
-    return slopes | ivp.algebraic | states
 
 
 def model_limits(

@@ -77,7 +77,7 @@ from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.proposal import Space
 from igpe.numerics.least_squares.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
-from igpe.problem.model import bounds_over_time, with_bounds
+from igpe.problem.model import has_constant_bounds, with_bounds
 from igpe.problem.problem import Problem
 
 EARLY = (
@@ -179,8 +179,7 @@ class MultipleShooting(Checked):
                 f"`unobserved` has values for {shown(unknown_names)}, which are not states of the "
                 f"model; its states are {states}."
             )
-        bounds = [b for i in problem.instances for b in bounds_over_time(i, states).values()]
-        if any(len({*side}) > 1 for both in bounds for side in both):  # nodes know constant ones
+        if not all(map(has_constant_bounds, problem.instances)):  # nodes know no others
             problem = problem.formed(with_bounds)
         return PreparedMultiple(self, problem, tuple(profiles))
 

@@ -27,15 +27,16 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
+from igpe.dynamics.shooting.limits_of_model import at_more_times
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.dynamics.simulation import Simulated, quantities_along
+from igpe.dynamics.simulation import Simulated, quantities, quantities_along
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.problem.model import bounds_over_time
+from igpe.problem.model import bounds_over_time, has_constant_bounds
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
@@ -107,7 +108,9 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     if is_shot:
         near = _fitted(problem, residuals, x, SEARCH)
         fit = refitted_on_bounds(residuals, near, box, SEARCH)
-    passed = [] if fit.at is None else passed_bounds(problem, residuals.integrator, fit.x)
+    passed = (
+        [] if fit.at is None or not is_shot else passed_bounds(problem, residuals.integrator, fit.x)
+    )
     own = objective_at(problem, at)
     objective = np.inf if fit.at is None else objective_at(problem, fit.at)
     found = replace(rough, parameters=box.mapping(fit.x), objective=objective)
@@ -212,27 +215,27 @@ def _floor(problem: Problem, share: float = FLOOR) -> float:
 def passed_bounds(
     problem: Problem, integrator: Integrator, x: FloatArray, slack: float = SLACK
 ) -> list[str]:
-    """States and algebraic variables that leave the bounds of their Vars at the unknowns x (n,).
+    """Variables over time, and slopes, that leave their bounds at the unknowns x (n,).
 
     slack  by how much of their size they may
     """
-    every = [bounds_over_time(i, [*i.states, *i.series]) for i in problem.instances]
-    if not any(every):
+    if not any(map(bounds_over_time, problem.instances)):
         return []
     passed = []
     simulated = Simulated(problem, integrator, problem.box.mapping(x))
-    for instance, bounded, (ivp, run) in zip(problem.instances, every, simulated.runs, strict=True):
-        names = [n for n in bounded if n in ivp.states or n in ivp.algebraic]
+    for k, (ivp, run) in enumerate(simulated.runs):
+        instance = problem.instances[k]
+        if not has_constant_bounds(instance):
+            instance = at_more_times(problem, k, bounds_too=False).instances[k]
+        bounded = bounds_over_time(instance)
+        names = [name for name in bounded if name in quantities(ivp)]
         q = problem.box.select(ivp.unknowns).vector(simulated.values)
         own = np.array(instance.time, dtype=float)
         at = np.searchsorted(own, run.times).clip(0, len(own) - 1)
         for name, value in zip(names, quantities_along(ivp, run, q, names), strict=True):
             lower, upper = bounded[name]
             room = slack * float(np.nanmax(np.abs(value), initial=0.0))
-            lost = (value < lower[at] - room) | (value > upper[at] + room)
-            if len({*lower}) > 1 or len({*upper}) > 1:  # they are known at the model's times alone
-                lost &= own[at] == run.times
-            if lost.any():
+            if ((value < lower[at] - room) | (value > upper[at] + room)).any():
                 passed.append(name)
     return list(dict.fromkeys(passed))
 
