@@ -12,6 +12,7 @@ from pyomo import dae
 import igpe
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.limits_of_model import violated
+from igpe.estimation.relaxation import by_relaxation
 from igpe.problem.model import without_constraints
 
 TIMES = np.linspace(0.0, 4.0, 15)
@@ -262,3 +263,37 @@ def test_multiple_shooting_keeps_bounds_that_change_with_time() -> None:
     found = igpe.MultipleShooting().estimate(posed(limit), {"k1": 1.8, "k2": 0.5})
     at = igpe.simulate(posed(), found.parameters, times=TIMES)
     assert (at.B.to_numpy() - (0.65 - 0.03 * TIMES)).max() < 1e-5
+
+
+def test_an_equation_that_holds_whatever_the_unknowns_are_forbids_nothing() -> None:
+    def closed(m: Any) -> None:
+        m.C = pyo.Var(m.t, initialize=0.0)
+        m.dC = dae.DerivativeVar(m.C)
+        m.made = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.k2 * m.B[t])
+        m.C[m.t.first()].fix(0)
+        end = m.t.last()
+        m.closed = pyo.Constraint(expr=m.A[end] + m.B[end] + m.C[end] == 1)
+        peak(m)
+
+    one, other = (igpe.estimate(posed(c), certify=False) for c in (closed, peak))
+    for p, q in zip(one.estimates, other.estimates, strict=True):
+        assert (p.lower, p.upper) == pytest.approx((q.lower, q.upper), rel=1e-3)
+
+
+def test_the_profile_is_of_the_optimum_that_the_result_has() -> None:
+    problem = posed(peak)
+    result = igpe.estimate(problem, certify=False)
+    profile = igpe.profile(problem, result, names=["k1"], method=igpe.Collocation())
+    assert profile.objective == pytest.approx(result.objective, rel=1e-5)
+
+
+def test_a_call_that_is_stopped_before_the_constraints_says_so() -> None:
+    def five_steps(problem: igpe.Problem, further: Any) -> igpe.Result:
+        if further is not None:
+            raise KeyboardInterrupt
+        return igpe.estimate(problem, certify=False)
+
+    result = by_relaxation(posed(peak), five_steps)
+    assert result.stopped_by is igpe.Status.INTERRUPTED
+    assert "does not use them" in result.actions[0]
+    assert result.actions[0].endswith("limits: c.")

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from igpe.core.deadline import ended_by, require_going_on
 from igpe.core.errors import EstimationFailed, IgpeError, Unsupported
 from igpe.core.markup import bracketed, in_words
 from igpe.dynamics.integrators.automatic import Automatic
@@ -32,6 +33,10 @@ ACTIVE = (
     "{} Without the constraints, the best fit is at {}. These constraints are violated there, or "
     "close to their limits: {}."
 )
+CUT_SHORT = (
+    "The call was stopped before igpe could search with the constraints. The estimate does not use "
+    "them. These are violated there, or close to their limits: {}."
+)
 NOWHERE = "igpe found no parameter values within the bounds that satisfy the constraints."
 
 FiveSteps: TypeAlias = Callable[[Problem, Mapping[str, float] | None], Result]
@@ -40,6 +45,8 @@ FiveSteps: TypeAlias = Callable[[Problem, Mapping[str, float] | None], Result]
 
 def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
     """The result of a problem; if it has constraints, without them if they are inactive.
+
+    At Ctrl-C and at the time limit it may be the estimate without them, which says so.
 
     raises  as the five steps; with the constraints that are active where they end without a result
     """
@@ -53,8 +60,15 @@ def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
             note = [INACTIVE.format(bracketed(names))] * bool(names)
             return replace(result, notes=(*result.notes, *note))
         further = {e.name: e.value for e in result.estimates}
+        actions = CUT_SHORT.format(in_words(active)), *result.actions
+        so_far = replace(result, actions=actions)
     try:
+        require_going_on()
         return five_steps(problem, further)
+    except KeyboardInterrupt:
+        if further is None:
+            raise
+        return replace(so_far, stopped_by=ended_by())
     except (EstimationFailed, Unsupported) as error:
         if further is None:
             raise

@@ -21,8 +21,8 @@ from igpe.core.box import Box
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import NONE, Assembled, parts
-from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.mesh import Radau, first_meshes
+from igpe.dynamics.collocation.collocation import Collocation, refined_meshes
+from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import refuse, require_plain
@@ -268,6 +268,12 @@ def size_of(problem: Problem, x: FloatArray, i: int) -> float:
     return float(SHARE * (width if np.isfinite(width) else abs(x[i]) or 1.0))
 
 
+LOST = (
+    "Collocation found no optimum near the estimate: {}. Give the estimate that "
+    "igpe.Collocation().estimate(problem, ...) returns."
+)
+
+
 @dataclass(frozen=True)
 class Collocated:
     """A compiled program at its optimum.
@@ -316,19 +322,15 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     refuse(problem, owner, "estimated sigma", "censored", "correlated")
     require_smooth_and_normal(problem, owner)
     guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
-    radau = Radau(method.points)
-    meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
-    program = Assembled(problem, parts(problem, radau), meshes)
+    if not (meshes := refined_meshes(method, problem, start, guesses)):
+        raise EstimationFailed(LOST.format("the estimate itself cannot be refined"), Status.FAILED)
+    program = Assembled(problem, parts(problem, Radau(method.points)), meshes)
     program.begin(start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))
     program.prepare(solver, [start])
     answer = program.solve()
     if answer.status is not Status.CONVERGED:
-        raise EstimationFailed(
-            f"Collocation found no optimum near the estimate: {answer.message}. Give the "
-            "estimate that igpe.Collocation().estimate(problem, ...) returns.",
-            answer.status,
-        )
+        raise EstimationFailed(LOST.format(answer.message), answer.status)
     return Collocated(problem, program, unknowns_in(program), answer.objective, program.values)
 
 

@@ -160,7 +160,11 @@ class Collocation(Checked):
 
 
 class _Correction:
-    """One call of `Collocation.estimate_each`; fits: those on the first mesh, so far."""
+    """One call of `Collocation.estimate_each`.
+
+    fits    those on the first mesh, so far
+    meshes  those of the last fit that was refined
+    """
 
     def __init__(
         self,
@@ -172,6 +176,7 @@ class _Correction:
         self.method, self.problem, self.starts, self.guesses = method, problem, starts, guesses
         self.started = time.perf_counter()
         self.fits: list[CollocationFit] = []
+        self.meshes: Sequence[Mesh] = ()
         data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
         squares = float(sum(v @ v for v in data))
         self.tiny = TINY * squares if np.isfinite(squares) and squares > 0 else TINY
@@ -236,6 +241,7 @@ class _Correction:
 
     def _refine(self, on: Callable[[Sequence[Mesh]], Assembled], fit: CollocationFit) -> Estimate:
         method, status = self.method, Status.ITERATION_LIMIT
+        self.meshes = fit.meshes
         most = [most_elements(m.n_elements) for m in fit.meshes]
         for _ in range(method.max_refinements):
             trajectories = [list(states.values()) for states in fit.states]
@@ -257,6 +263,7 @@ class _Correction:
             stands = valley or self._same(fit, finer, method.tolerance)
             before = replace(self._estimate(fit, fit.answer.status), trail=())
             fit = finer._replace(trail=(*fit.trail, before))
+            self.meshes = fit.meshes
             if stands or finer.answer.status is not Status.CONVERGED:
                 return self._estimate(fit, finer.answer.status)
         return self._estimate(fit, status)
@@ -294,6 +301,15 @@ class _Correction:
             seconds=time.perf_counter() - self.started,
             trail=fit.trail,
         )
+
+
+def refined_meshes(
+    method: Collocation, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile]
+) -> Sequence[Mesh]:
+    """The meshes on which the estimate from a start stands still; none if it fails."""
+    correction = _Correction(method, problem, [start], [profiles])
+    correction.estimates()
+    return correction.meshes
 
 
 def _solve(

@@ -19,7 +19,7 @@ from scipy.optimize import nnls
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.dynamics.shooting.limits_of_model import at_more_times, limits_along
+from igpe.dynamics.shooting.limits_of_model import SAME, at_more_times, limits_along
 from igpe.numerics.covariance import directions
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
@@ -107,8 +107,10 @@ def _without_time(problem: Problem, x: FloatArray) -> tuple[Tangent, list[str]]:
         limits, value, along = made
         without_time = [n in names for n in limits.names]
         below, above = np.abs(value - limits.low), np.abs(limits.high - value)
-        made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(value))
+        moves = np.linalg.norm(along * x, axis=1)
+        made_of = np.maximum(moves, np.abs(value))
         is_active = limits.equations | (np.minimum(below, above) <= ACTIVE * made_of)
+        is_active &= moves > SAME * made_of  # else it holds, or does not, whatever the unknowns are
         chosen = is_active & np.array(without_time)
         rows.append((along * np.where(below < above, -1.0, 1.0)[:, None])[chosen])
         equations.append(limits.equations[chosen])
