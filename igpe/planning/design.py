@@ -188,7 +188,7 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
     known = {
-        "value": [posed.values[sources[i]] for i in listed],
+        "value": posed.at[listed],
         "unit": [posed.full.unit(sources[i]) for i in listed],
     }
     index = pd.Index([names[i] for i in listed], name="name")

@@ -99,6 +99,13 @@ class DesignProblem:
         own = [self.plan.sources[n] for n in self.plan.own] * len(self.space.places)
         return [*self.full.box.names, *own]
 
+    @property
+    def at(self) -> FloatArray:
+        """Values of all unknowns of the space."""
+        planned = self.plan.values(self.values)
+        own = [planned[n] for n in self.plan.own] * len(self.space.places)
+        return np.array([*self.full.box.vector(self.values), *own])
+
     def alone(self, planned: PlannedExperiment) -> Problem:
         """A planned experiment alone, with 0 in the place of its last measurement."""
         same = {n: getattr(planned, n) for n in ("name", "start", "start_time", "inputs")}
@@ -117,8 +124,16 @@ class DesignProblem:
 
     def known(self, values: Mapping[str, float]) -> FloatArray:
         """(m, n) rows of what is known before, by all unknowns of the space."""
-        rows = self.existing.at(values, self.sizes).rows
-        return np.pad(rows, ((0, 0), (0, len(self.space.names) - rows.shape[1])))
+        rows, more = self.existing.at(values, self.sizes).rows, len(self.plan.shared)
+        rows = np.pad(rows, ((0, 0), (0, len(self.space.names) - rows.shape[1])))
+        priors, eye = self.plan.problem.normal_priors, np.diag(self.space.sizes)
+        own = [
+            eye[place] / priors[n].deviation
+            for places in self.space.places
+            for n, place in zip(self.plan.own, places[more:], strict=True)
+            if n in priors
+        ]
+        return np.vstack([rows, *own])
 
     def outputs(self, values: Mapping[str, float]) -> PlannedSensitivities:
         """Rows of a planned experiment if the unknowns have these values."""

@@ -286,7 +286,7 @@ class RefittedRival:
         box = posed.full.unknowns.select(posed.sources)
         pairs = zip(posed.space.names, box.in_logarithms, strict=True)
         logarithmic = frozenset(name for name, is_sought in pairs if is_sought)
-        self._start = box.vector(posed.values)
+        self._start = posed.at
         self._box = replace(box, names=posed.space.names, logarithmic=logarithmic)
         self._before = self._least([])
 

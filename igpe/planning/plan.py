@@ -15,8 +15,9 @@ from igpe.core.errors import DataError, ProblemError
 from igpe.core.json_form import Columns, Stored, made, restored
 from igpe.core.markup import Rows, Shown, frame_rows, in_words, number
 from igpe.planning.information import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
-from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
+from igpe.problem.losses import NormalPrior
 from igpe.problem.noise.sigma import Deviation, EstimatedSigma, NoiseModel
 from igpe.problem.tables import Data, numbers, read_table, rows_of
 from igpe.results.plots.axes import Plot
@@ -77,6 +78,8 @@ def _stored(given: Any) -> Any:
     if isinstance(given, Table):
         kind = "steps" if given.hold else "linear"
         return {kind: {"times": given.times, "values": given.values}}
+    if isinstance(given, Uncertain):
+        return {"prior": asdict(given.prior)}
     if isinstance(given, Unknown):
         return {"unknown": {"lower": given.lower, "upper": given.upper, "guess": given.guess}}
     if callable(given):
@@ -89,6 +92,8 @@ def _setting(stored: Any) -> Any:
     if not isinstance(stored, Mapping):
         return stored
     ((kind, held),) = stored.items()
+    if kind == "prior":
+        return Uncertain.of(NormalPrior(**held))
     if kind == "unknown":
         guess = None if np.isnan(held["guess"]) else held["guess"]
         return Unknown(held["lower"], held["upper"], guess)

@@ -267,8 +267,12 @@ class PlannedModel:
         return np.array([c.upper - c.lower for c in self.choices])
 
     def values(self, full: Mapping[str, float]) -> dict[str, float]:
-        """Unknowns of `problem` that are not chosen, from those of the full problem."""
-        return {n: float(full[source]) for n, source in self.sources.items()}
+        """Unknowns of `problem` that are not chosen, from those of the full problem.
+
+        What each experiment measures anew, such as a start value, is what is expected of it.
+        """
+        expected = {n: prior.mean for n, prior in self.problem.normal_priors.items()}
+        return {n: expected.get(n, float(full[source])) for n, source in self.sources.items()}
 
     def with_sensitivities(
         self, full: Mapping[str, float], sizes: Mapping[str, float]

@@ -144,6 +144,25 @@ def test_a_plan_that_tells_nothing_and_degrees_celsius_are_named(lower, upper):
     assert ("looks like degrees Celsius" in said) == is_cold
 
 
+def test_a_planned_start_value_is_measured_as_those_before():
+    """Its prior counts, and it is expected at the prior's mean."""
+    start = {"A": igpe.losses.NormalPrior(1.0, 0.03), "B": 0.0}
+    given = igpe.Problem(
+        kinetics.consecutive, parameters=["k1", "k2"],
+        experiments=igpe.Experiment(first_data(), name="first", start=start, sigma=0.05),
+    )  # fmt: skip
+    at = igpe.estimate(given, certify=False)
+    plan = igpe.design(given, at, times=[4.0])
+    both = [*given.experiments, plan.experiment(0, plan.simulated(seed=1))]
+    after = errors(igpe.Problem(kinetics.consecutive, parameters=["k1", "k2"], experiments=both))
+    for name in ("k1", "k2"):
+        assert plan.errors.loc[name, "after"] == pytest.approx(after[name], rel=0.1)
+    course = plan.courses[plan.courses["name"] == "A"]
+    assert course["predicted"].iloc[0] == pytest.approx(1.0)
+    again = P.Plan.from_json(plan.to_json())
+    assert again.experiments[0].start == plan.experiments[0].start
+
+
 def test_ramps_keep_their_steepness():
     given = P.ProblemWithoutData(
         kinetics.reactor, ["k", "E"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}, inputs={"feed": 0.0}
