@@ -17,17 +17,21 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, session, stopped
 from igpe.core.errors import EstimationFailed, IgpeError, ProblemError
 from igpe.core.json_form import plain, restored
-from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.markup import Rows, Shown, frame_rows, in_words
 from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import Estimator, constraints
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate
 from igpe.equations.compiled import fingerprint
 from igpe.estimation.settings import Settings
+from igpe.numerics.covariance import root
 from igpe.numerics.lack_of_fit import CLOSE, FAR
+from igpe.numerics.least_squares.active import on_bounds
 from igpe.pipeline import estimate
 from igpe.planning.discrimination import RivalPlan, discriminate
 from igpe.problem.experiment import Unknown
@@ -67,6 +71,8 @@ def prepared(job: RivalJob) -> Function:
         row = {"status": result.status.name, "result": result.to_dict()}
         if job.cross and can_leave_out(problem) and not stopped():
             row["left_out"] = plain(left_out(problem, result))
+        if stopped():  # a store would keep what is unfinished
+            raise KeyboardInterrupt
         return row
 
     return fit
@@ -96,7 +102,8 @@ def left_out(problem: Problem, result: Result) -> dict[str, Any]:
     """Experiment -> quantity -> [sum of squared errors of prediction, the same by sigma, number].
 
     Each experiment is predicted by a fit to the others, which starts from the fit to all. One whose
-    fit or prediction breaks down has no entry.
+    fit or prediction breaks down has no entry. One whose prediction the others leave open has an
+    empty one.
     """
     if problem.is_censored:  # a value below its limit has no error of prediction
         return {}
@@ -113,10 +120,23 @@ def left_out(problem: Problem, result: Result) -> dict[str, Any]:
             values = method.estimate(others, start)
             if not values.status.usable:
                 continue
-            table[name] = _squares(held.of_experiments([name]), values.parameters)
+            left = held.of_experiments([name])
+            is_open = _is_open(others, left, values.parameters)
+            table[name] = {} if is_open else _squares(left, values.parameters)
         except EstimationFailed:
             continue
     return table
+
+
+def _is_open(others: Problem, left: Problem, parameters: Mapping[str, float]) -> bool:
+    """Whether a prediction depends on what a fit to the other experiments does not determine."""
+    at, there = (Residuals(p, Automatic())(p.box.vector(parameters)) for p in (others, left))
+    if at is None or there is None:
+        return True
+    change = np.zeros((len(there.residual), len(others.box)))
+    change[:, [others.box.names.index(n) for n in left.box.names]] = there.jacobian
+    held = on_bounds(others.box.vector(parameters), at, others.box)
+    return not np.isfinite(root(at.jacobian, held).error(change)).all()
 
 
 def _squares(problem: Problem, parameters: Mapping[str, float]) -> dict[str, list[float]]:
@@ -153,7 +173,7 @@ class Rivals(Shown):
                against the one in `within`), `lack_of_fit` (p-value of all tests of the residuals),
                `left_out` (root mean square error of predictions of each experiment from a fit to
                the others: in standard deviations, or, if these are unknown, as a fraction of the
-               spread of each quantity) and `status` (of the fit)
+               spread of each quantity; NaN if the others do not determine a prediction) and `status` (of the fit)
     results    a dict {rival: its `Result`}, best first
     behaviour  table of pairs that the measurements do not distinguish, with the columns `right`,
                `rival`, `contained` (whether `rival` can produce all outputs that `right` can
@@ -403,6 +423,11 @@ def _ranked(
         _prediction_error(problems[n], restored(rows[n].get("left_out", {}))) for n in names
     ]
     table["status"] = [results[n].status.name for n in names]
+    if without := [n for n in names if not all(restored(rows[n].get("left_out", {})).values())]:
+        notes.append(
+            f"left_out is empty for {in_words(without)}: fits to the other experiments do not "
+            "determine every prediction."
+        )
     return table, notes
 
 
@@ -422,7 +447,7 @@ def _prediction_error(
     problem: Problem, left_out: Mapping[str, Mapping[str, tuple[float, float, float]]]
 ) -> float:
     """See `Rivals.table`; NaN unless every experiment was predicted."""
-    if len(left_out) < len(problem.experiments):
+    if len(left_out) < len(problem.experiments) or not all(left_out.values()):
         return np.nan
     sums: dict[str, FloatArray] = {}
     for quantities in left_out.values():

@@ -1,5 +1,8 @@
 """Rival models: ranking, what cannot be told apart, and what happens when something goes wrong."""
 
+import os
+import signal
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -92,6 +95,14 @@ def test_left_out_experiments_are_predicted_by_fits_to_the_others(ranked, every)
     )
 
 
+def test_a_prediction_that_the_other_experiments_leave_open_is_none():
+    """Without B nothing tells k2, and the fit to all would lend its value."""
+    runs = [run("one", 1.0, seed=1, measured=("A",)), run("two", 0.6, seed=2)]
+    found = igpe.rivals(problems(NAMES[1:3], runs), seed=0, behaviour=False)
+    assert np.isnan(found.table["left_out"]["A -> B; B -> C"])
+    assert any(note.startswith("left_out is empty for A -> B") for note in found.notes)
+
+
 def test_an_experiment_with_a_start_value_of_its_own_is_not_left_out():
     """The fit to the others says nothing of it: it would be taken from the fit to all."""
     reactor = kinetics.Batch(["A -> B"], bounds={"k1": (0, 10)})
@@ -165,6 +176,25 @@ def test_ctrl_c_keeps_what_is_done(every):
     assert len(found.results) == 2
     assert not found.complete
     assert "Interrupted: 2 of 4 rivals were fitted." in str(found)
+
+
+def test_a_store_keeps_no_unfinished_fit(every, tmp_path, monkeypatch):
+    estimate, fitted = rivals.estimate, []
+
+    def pressed(problem, *arguments, **named):
+        result = estimate(problem, *arguments, **named)
+        fitted.append(problem)
+        if len(fitted) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(rivals, "estimate", pressed)
+    given = {"seed": 0, "store": tmp_path / "rivals.db", "behaviour": False}
+    first = igpe.rivals(dict(list(every.items())[:3]), **given)
+    assert (len(first.results), first.complete) == (1, False)
+    again = igpe.rivals(dict(list(every.items())[:3]), **given)
+    assert again.complete
+    assert len(fitted) == 4  # the second once more
 
 
 @pytest.mark.slow
