@@ -313,6 +313,12 @@ class Prior(Checked):
     def _distribution(self) -> Any:
         return LAWS[self.law].distribution(*self.parameters)
 
+    @cached_property
+    def _inside(self) -> float:
+        """Probability between the limits."""
+        law, there = self._distribution, self._there
+        return float(law.cdf(there(self.upper)) - law.cdf(there(self.lower)))
+
     @property
     def mean(self) -> float:
         """Median of the prior, as a value of the parameter itself, not of its logarithm."""
@@ -336,10 +342,9 @@ class Prior(Checked):
     def log_density(self, x: float) -> float:
         """Natural logarithm of the density at x, on the prior's scale. Kinks are rounded."""
         law, there = self._distribution, self._there
-        inside = law.cdf(there(self.upper)) - law.cdf(there(self.lower))
         away = self._from_kink(x) / ROUND
         lost = ROUND * (1 - away) ** 2 / 2 if away < 1 else 0.0
-        return float(law.logpdf(there(x)) - np.log(inside)) - lost
+        return float(law.logpdf(there(x)) - np.log(self._inside)) - lost
 
     def bend(self, x: float) -> Bend:
         """Return the slope and curvature (`Bend`) of the negative log density with respect to the

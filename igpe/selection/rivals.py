@@ -173,7 +173,8 @@ class Rivals(Shown):
                against the one in `within`), `lack_of_fit` (p-value of all tests of the residuals),
                `left_out` (root mean square error of predictions of each experiment from a fit to
                the others: in standard deviations, or, if these are unknown, as a fraction of the
-               spread of each quantity; NaN if the others do not determine a prediction) and `status` (of the fit)
+               spread of each quantity; NaN if the others do not determine a prediction) and
+               `status` (of the fit)
     results    a dict {rival: its `Result`}, best first
     behaviour  table of pairs that the measurements do not distinguish, with the columns `right`,
                `rival`, `contained` (whether `rival` can produce all outputs that `right` can
