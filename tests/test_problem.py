@@ -41,6 +41,8 @@ def run(data=TABLE, **conditions):
 
 def test_an_indexed_parameter_stands_for_its_members():
     problem = Problem(model, parameters=["k"], experiments=run())
+    assert repr(problem).startswith("Problem(2 unknowns: k[1], k[2];")
+    assert repr(problem.fixing({"k[1]": 1.0})).startswith("Problem(1 unknown: k[2];")
     assert problem.parameters == ("k[1]", "k[2]")
     assert (problem.unknowns.lower.tolist(), problem.unknowns.upper.tolist()) == ([0, 0], [5, 5])
     bounds = {"k[2]": (1, 2), "k[1]": (0, 9), "scale": (0.5, None)}

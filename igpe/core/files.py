@@ -13,14 +13,16 @@ from igpe.core.errors import DataError
 
 MOST = 100 * 2**20  # bytes of a file that is read
 LOOKED_AT = 4096  # bytes at both ends, in which the mark of a file of igpe's stands
+WORKBOOK = b"workbook by igpe"  # comment of the archive that an Excel file is
 MARK = re.compile(
     rb'\A\{\s*("(?:command|stored|format)": "[^"]*")'
     rb'|\A<!DOCTYPE html>.{0,300}(<meta name="generator" content="igpe">)'
     rb"|\A\x89PNG.{0,300}(Software\0igpe)|\A<\?xml.*(<dc:title>igpe<)|\A%PDF.*(/Creator \(igpe\))"
-    rb"|\A(parameterId\t)[^\n]*\tstandardErrorOnScale",
+    rb"|\A(parameterId\t)[^\n]*\tstandardErrorOnScale"
+    rb"|\APK\x03\x04.*(" + WORKBOOK + rb")\Z",
     re.DOTALL,
 )
-"""JSON of a command or a class, pages, pictures and tables of parameters that igpe wrote."""
+"""JSON of a command or a class, pages, pictures, tables of parameters and workbooks of igpe."""
 RESULT = b'"stored": "result"'
 RESULT_OF_0_1 = re.compile(rb'\A\{\s*"estimates": \[\s*\{\s*"name": "')
 

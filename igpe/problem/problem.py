@@ -548,7 +548,7 @@ class Problem(Suggesting):
 
     def __repr__(self) -> str:
         return (
-            f"Problem({counted(len(self.unknowns), 'unknown')}: {', '.join(self.box.names)}; "
+            f"Problem({counted(len(self.box), 'unknown')}: {', '.join(self.box.names)}; "
             f"{counted(len(self.experiments), 'experiment')}, "
             f"{counted(self.size, 'measurement')})"
         )

@@ -21,7 +21,7 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
-from igpe.core.files import read
+from igpe.core.files import WORKBOOK, read
 from igpe.core.markup import cell, closest, closest_file
 
 MOST = 64 * 2**20  # bytes of all parts, unpacked
@@ -496,4 +496,6 @@ def workbook(sheets: Mapping[str, pd.DataFrame]) -> bytes:
                 texts.rename(columns=cell).to_excel(writer, sheet_name=name, index=False)
     except ImportError:
         raise DataError("Excel files need a package: pip install openpyxl") from None
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.comment = WORKBOOK
     return content.getvalue()

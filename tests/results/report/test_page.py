@@ -276,7 +276,11 @@ def test_tables_for_latex_and_excel(tmp_path):
     rows = made.to_latex().splitlines()
     assert rows[0] == r"\begin{tabular}{llll}"
     assert rows[4].startswith(r"k\_1 \& more & 1.000 & 0.9800 \dots{} 1.0200 & 1/h")
-    made.to_excel(tmp_path / "r.xlsx")
+    for _ in range(2):  # its own file is replaced, another one is not
+        made.to_excel(tmp_path / "r.xlsx")
+    pd.DataFrame({"a": [1]}).to_excel(tmp_path / "other.xlsx")
+    with pytest.raises(DataError, match="already exists"):
+        made.to_excel(tmp_path / "other.xlsx")
     sheets = pd.read_excel(tmp_path / "r.xlsx", sheet_name=None)
     assert list(sheets) == ["estimates", "measurements", "fit", "correlation"]
     assert sheets["estimates"]["estimate"].tolist() == [1.0, 2.0]
