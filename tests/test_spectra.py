@@ -16,6 +16,7 @@ from igpe.dynamics.search.complement import complement
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.estimation.further_searches import searched_for
+from igpe.problem.plausibility import warnings_about
 
 pytestmark = pytest.mark.thorough
 
@@ -180,6 +181,8 @@ def test_experiments_share_spectra_or_do_not() -> None:
     )
     near(shared)
     assert [f.experiments for f in shared.spectral] == [("1", "2")]
+    labels = [ax.get_ylabel() for ax in shared.plot_spectra()]
+    assert labels == ["pure spectrum (1 and 2)", "time (1)", "time (2)"]
     own = igpe.estimate(
         problem(
             run(igpe.Spectra(first, shared=False)),
@@ -315,6 +318,13 @@ def test_known_spectra_are_preprocessed_like_the_measured_ones() -> None:
         known = np.array([changed.pure[n] for n in "ABC"])
         assert changed.values == pytest.approx(amounts() @ known, abs=1e-12)
         assert np.abs(changed.values - s.values).max() > 0.01
+
+
+def test_spectra_whose_rows_are_wavelengths_are_named() -> None:
+    asked = [problem(run(igpe.Spectra(f))) for f in (frame(), frame().T)]
+    said = [" ".join(warnings_about(one)) for one in asked]
+    assert "transpose" not in said[0]
+    assert "transpose the table" in said[1]
 
 
 def test_a_result_is_kept_shown_and_profiled(tmp_path: Any) -> None:

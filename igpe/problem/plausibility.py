@@ -74,6 +74,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
         warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
+        warnings = _transposed(experiment) | warnings
         warnings = _copies(experiment) | _some_errors(instance) | _fixed_later(instance) | warnings
         warnings = held_inputs(experiment, float(experiment.times[-1])) | warnings
         if not takes_experiment(problem.model):  # else the builder may read the input itself
@@ -143,6 +144,22 @@ def _late(experiment: Experiment) -> dict[str, str]:
         "events": f"Event {number} of experiment '{experiment.name}' is at {at:g}, after the last "
         f"measurement (at {last:g}), and has no effect on the estimate. Times of events are in "
         f"the unit of the model's time.{more}"
+    }
+
+
+def _transposed(experiment: Experiment) -> dict[str, str]:
+    """Warning about spectra whose times look like wavelengths."""
+    spectra = experiment.spectra
+    if spectra is None:
+        return {}
+    times, wavelengths = (axis[[0, -1]] for axis in (spectra.times, spectra.wavelengths))
+    begins_late = times[0] - experiment.start_time > np.ptp(times)
+    if not begins_late or wavelengths[0] > np.ptp(wavelengths):
+        return {}
+    return {
+        "spectra": f"The spectra of experiment '{experiment.name}' have the times {times[0]:g} to "
+        f"{times[1]:g} and the wavelengths {wavelengths[0]:g} to {wavelengths[1]:g}. If the rows "
+        "are wavelengths, transpose the table: igpe.Spectra(frame.T)."
     }
 
 

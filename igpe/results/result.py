@@ -121,9 +121,10 @@ class Result(ResultData, Stored, name="result", number=1):
         return plot_fit(self.points, self.curves, axes, residuals=values, **how)
 
     def plot_spectra(self, axes: Any = None) -> Plot:
-        """Plot the pure spectra with 95 % bands, and a map of the residuals of the spectra.
+        """Plot the pure spectra with 95 % bands, and a map of the residuals of each experiment.
 
-        axes    matplotlib axes, two for each fit in `spectral`; None: draw in a new figure
+        axes    matplotlib axes, for each fit in `spectral` one and one for each of its experiments;
+                None: draw in a new figure
         raises  ProblemError for a result without spectra
         """
         return plot_spectra(self.spectral, axes, self.time_unit)

@@ -29,9 +29,10 @@ from igpe.results.result_data import ResultData
 
 
 def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str = "") -> Plot:
-    """Two panels for each block of spectra: pure spectra with 95 % bands, and the residuals.
+    """Panels of each block of spectra: pure spectra with 95 % bands, and each run's residuals.
 
-    axes    matplotlib axes, two for each block; None: draw in a new figure
+    axes    matplotlib axes, one for each block and one for each of its experiments; None: draw in a
+            new figure
     raises  ProblemError for a result without spectra
     """
     if not fits:
@@ -39,10 +40,12 @@ def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str
             "The result has no spectra. Pass spectra to the experiment: "
             "igpe.Experiment(..., spectra=igpe.Spectra(frame))."
         )
-    drawn = axes_for(2 * len(fits), axes)
-    for k, one in enumerate(fits):
-        _pure(drawn[2 * k], one)
-        _residuals(drawn[2 * k + 1], one, time_unit)
+    drawn = axes_for(sum(1 + len(one.experiments) for one in fits), axes)
+    panels = iter(drawn)
+    for one in fits:
+        _pure(next(panels), one)
+        for name in one.experiments:
+            _residuals(next(panels), one, name, time_unit)
     return Plot(drawn)
 
 
@@ -62,8 +65,8 @@ def _pure(ax: Any, one: SpectralFit) -> None:
     ax.legend(frameon=False, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
-def _residuals(ax: Any, one: SpectralFit, time_unit: str) -> None:
-    frame = one.residual_frame()
+def _residuals(ax: Any, one: SpectralFit, experiment: str, time_unit: str) -> None:
+    frame = one.residual_frame(experiment)
     most = float(np.abs(frame.to_numpy()).max()) or 1.0
     mesh = ax.pcolormesh(
         frame.columns, frame.index, frame.to_numpy(),
@@ -71,7 +74,8 @@ def _residuals(ax: Any, one: SpectralFit, time_unit: str) -> None:
     )  # fmt: skip
     ax.figure.colorbar(mesh, ax=ax, label="measured - fitted")
     ax.set_xlabel("wavelength")
-    ax.set_ylabel(f"time [{time_unit}]" if time_unit else "time")
+    where = f" ({experiment})" if len(one.experiments) > 1 else ""
+    ax.set_ylabel((f"time [{time_unit}]" if time_unit else "time") + where)
 
 
 BAND = 1.96  # standard deviations on either side: 95 %
