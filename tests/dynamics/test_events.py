@@ -326,6 +326,12 @@ def test_what_has_no_derivatives_or_no_end_is_said(name, monkeypatch):
         igpe.simulate(posed([event]), TRUTH, times=TIMES)
 
 
+def test_a_change_that_is_far_too_small_is_said():
+    refill = Event(when=lambda m, t: m.A[t] <= 0.5, add={"A": 1e-6})
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"events occurred between.*the units"):
+        igpe.simulate(posed([refill]), TRUTH, times=TIMES)
+
+
 def test_sliding_is_said():
     def sliding(times):
         m = model(times)

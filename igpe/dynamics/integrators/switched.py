@@ -37,6 +37,7 @@ from igpe.dynamics.integrators.limits import NO_START, NOT_FINITE, TOO_EARLY, Br
 from igpe.dynamics.integrators.steady import Approach, Rest, Resting, Stage, resting_of
 from igpe.dynamics.integrators.switches import (
     DELAYED,
+    FREQUENT,
     GRAZES,
     GRAZING,
     SLIDES,
@@ -52,6 +53,7 @@ from igpe.dynamics.integrators.switches import (
     nearest,
     timed,
     watched_places,
+    with_crossing,
 )
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.inputs import just_after
@@ -217,7 +219,7 @@ class SwitchedApproach(Approach):
                 yield Stage(course.x, course.by, course.true.copy())
                 if not (yield from course.stages(self.lengths)):
                     return
-            raise BrokenError(f"More than {MOST_BEFORE} events occurred.")
+            raise BrokenError(FREQUENT.format(f"More than {MOST_BEFORE}", "before the model rests"))
         except BrokenError as error:
             yield Stage(course.x, why=str(error))
         finally:
@@ -245,6 +247,7 @@ class _Course:
         self.t, self.end = (float(v) for v in of.cut.nodes[k : k + 2])
         self.rows = np.arange(*of.cut.rows[k : k + 2])
         self.pending, self.stretches, self.since = list[Due](), 0, math.inf
+        self.crossed = list[float]()  # times, of the last crossings
         self.x, self.size = np.zeros(0), np.zeros(self.given.gaps.numel())
         self.true, self.off = np.zeros(len(self.size), dtype=bool), np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
@@ -274,10 +277,7 @@ class _Course:
                 self.shots.ends[self.k], self.shots.ends_by[self.k] = self.x, self.by
                 return
             self._act(due)
-        raise BrokenError(
-            f"More than {MOST} events occurred before {at(self.t).removeprefix('at ')}: events "
-            "become more and more frequent, or the model switches to and fro. Add hysteresis."
-        )
+        raise BrokenError(FREQUENT.format(f"More than {MOST}", f"before t = {self.t:.6g}"))
 
     def stages(self, lengths: FloatArray) -> Generator[Stage, None, bool]:
         """States at these times from now, as long as nothing switches; whether something does.
@@ -457,6 +457,7 @@ class _Course:
 
     def _cross(self, crossing: Crossing) -> None:
         """A gap crosses 0; others that mean the same cross it with it."""
+        self.crossed = with_crossing(self.crossed, crossing.time, self.horizon)
         self._advance(crossing.time, is_after=self._is_seen(crossing.gap))
         j, found = crossing.gap, self._slopes(after=False)
         rate = found.rates[j]

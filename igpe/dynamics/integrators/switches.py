@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Consistent, augmented
 from igpe.dynamics.integrators.base import Intervals
-from igpe.dynamics.integrators.limits import BrokenError
+from igpe.dynamics.integrators.limits import BrokenError, between
 from igpe.equations.elimination import AtPoint
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
@@ -25,14 +25,17 @@ from igpe.problem.inputs import Table
 MOST_KEPT = 50  # stretches between switches
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
+MANY, BRIEF = 100, 1e-3  # crossings, and the part of the horizon that is too brief for so many
 NEAR = 2.0  # times between the last two crossings in which the next one is sought first
 
 DELAYED = (
     "Multiple shooting does not support an event with both `when` and a delay, because the delay "
     "may reach into the next interval. Use igpe.SingleShooting or igpe.IncrementalShooting."
 )
-
-
+FREQUENT = (
+    "{} events occurred {}: they become more and more frequent, or change too little to leave "
+    "their condition. Check the units of these changes, or add hysteresis."
+)
 GRAZES = (
     "A trajectory touches the threshold of a condition on states without crossing it {} (grazing). "
     "Derivatives with respect to the unknowns do not exist there."
@@ -42,6 +45,17 @@ SLIDES = (
     "other. Add hysteresis, for example two events (igpe.Event) that set an additional state, or "
     "write a smooth transition."
 )
+
+
+def with_crossing(times: list[float], time: float, horizon: float) -> list[float]:
+    """Times of the last crossings, and one more.
+
+    raises BrokenError for so many in a brief part of the horizon
+    """
+    last = [*times[1 - MANY :], time]
+    if len(last) == MANY and time - last[0] < BRIEF * horizon:
+        raise BrokenError(FREQUENT.format(MANY, between(last[0], time)))
+    return last
 
 
 class Rates(NamedTuple):
