@@ -95,6 +95,10 @@ def second_derivative(m: Any) -> None:
     m.ddA = dae.DerivativeVar(m.A, wrt=(m.t, m.t))
 
 
+def a_name_twice(m: Any) -> None:
+    m.A = pyo.Var(bounds=(0, 1))  # Pyomo only warns
+
+
 def two_derivatives(m: Any) -> None:
     m.dA_again = dae.DerivativeVar(m.A)
 

@@ -172,6 +172,10 @@ MODELS: Cases = {
         lambda: pose(spoilt(bad.two_derivatives)),
         "`spoilt_model` failed | derivative already defined as dA",
     ),
+    "a name used twice": (
+        lambda: pose(spoilt(bad.a_name_twice)),
+        "'dA' is the derivative of 'A', which the model does not contain | used twice?",
+    ),
     "defined scalar": (
         lambda: pose(spoilt(bad.defined_scalar)),
         "'q' | neither fixed | Constraint 'half' contains 'q' | m.q = pyo.Expression(expr=...)",

@@ -374,6 +374,11 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
                 "derivative a separate state: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
                 "== m.v."
             )
+        if derivative and id(state[next(iter(derivative))]) not in home:
+            raise ModelError(
+                f"'{derivative.name}' is the derivative of '{state.local_name}', which the model "
+                f"does not contain any more. Is the name '{state.local_name}' used twice?"
+            )
         for index, data in derivative.items():
             name, t = home[id(state[index])]
             if t in slopes.setdefault(name, {}):
