@@ -8,7 +8,7 @@ SIAM J. Sci. Comput. 14, 677). Two forms of this are used.
 
 * For structure, identifiability and algebra: free states keep slopes, the others and their slopes
   are algebraic variables. All constraints are among the equations.
-* For integration, unless bound states follow from the others with numbers as factors (a constant
+* For integration, unless bound states follow from free ones with numbers as factors (a constant
   volume), all states keep slopes (`System.flow`), so that no choice of free states becomes
   singular on the way, as it would where a pendulum swings through the horizontal, and no root is
   mistaken for another. The rows that say what x must be, h(x) = 0, are left out of the equations
@@ -142,7 +142,7 @@ class _Reduced:
         s, starts = self.symbols, dict(self.read.starts)
         computed = self._starts()
         names = [s.states[i] for i in self.free]
-        free, bound = ([i for i in each] for each in (self.free, self.bound))
+        bound = self.bound
         own = replace(
             s,
             states=tuple(names),
@@ -152,10 +152,10 @@ class _Reduced:
                 *(f"d({s.states[i]})" for i in bound),
                 *self.further,
             ),
-            dx=s.dx[free],
-            x=s.x[free],
+            dx=self._of_free(s.dx),
+            x=self._of_free(s.x),
             z=ca.vertcat(s.z, s.x[bound], s.dx[bound], stack(self.array.further.values())),
-            s=s.s[free],
+            s=self._of_free(s.s),
         )
         bound_names = tuple(s.states[i] for i in bound)
         starts = {n: v for n, v in starts.items() if n not in bound_names}
@@ -164,9 +164,9 @@ class _Reduced:
         reduction = Reduction(
             self.array.index, levels, self.constraints, bound_names, tuple(names), computed, given
         )
-        events, of_flow = self._events(free)
+        events, of_flow = self._events(self.free)
         flow = None
-        if not self._is_regular():
+        if not (self.free and self._is_regular()):  # integrators need a state
             flow = replace(
                 self._flow(), starts=starts | computed, reduction=reduction, events=of_flow
             )
@@ -182,6 +182,10 @@ class _Reduced:
             flow=flow,
             auxiliary=frozenset(own.algebraics).difference(s.algebraics, bound_names),
         )
+
+    def _of_free(self, vector: Any) -> Any:
+        """The entries of the free states; of one symbol, CasADi's `[[]]` is a row of none."""
+        return stack(vector[i] for i in self.free)
 
     def _place(self) -> str:
         several = len(self.problem.experiments) > 1
@@ -362,8 +366,8 @@ class _Reduced:
         sought = ca.vertcat(s.x, self.unknown)[place]
         given = range(len(e.inputs))
         inputs = ca.reshape(s.u[given], -1, 1)  # without inputs, CasADi has a row of none
-        old = [s.t, inputs, s.x[self.free]]
-        new = [ca.SX(e.start_time), ca.SX(self.point.u[: len(e.inputs)]), s.s[self.free]]
+        old = [s.t, inputs, self._of_free(s.x)]
+        new = [ca.SX(e.start_time), ca.SX(self.point.u[: len(e.inputs)]), self._of_free(s.s)]
         every = ca.substitute([self.every], old, new)[0]
         every = ca.substitute(every, s.s[self.bound], s.x[self.bound])
         columns = range(sought.numel())

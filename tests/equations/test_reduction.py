@@ -186,6 +186,28 @@ def test_a_prescribed_temperature_needs_no_initial_value():
     np.testing.assert_allclose(found.Q, 0.1 * (290 - 305) + 40 * rate * found.c, atol=1e-6)
 
 
+def prescribed(times):
+    m = over_time(times, "x", "z", a=(0.01, 5.0))
+    m.balance = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.z[t])
+    m.path = pyo.Constraint(m.t, rule=lambda m, t: m.x[t] == pyo.exp(-m.a * t))
+    return m
+
+
+def slipped(times):
+    m = prescribed(times)
+    m.path.deactivate()
+    m.cancels = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] == m.x[t] + m.z[t])
+    return m
+
+
+@pytest.mark.parametrize("start", [{}, {"x": 1.0}])
+def test_the_only_state_may_be_prescribed(start):
+    posed = problem(prescribed, ["a"], ["x", "z"], start=start)
+    found = igpe.simulate(posed, {"a": 0.8}, TIMES)
+    np.testing.assert_allclose(found.x, np.exp(-0.8 * TIMES), atol=1e-5)
+    np.testing.assert_allclose(found.z, 0.8 * np.exp(-0.8 * TIMES), atol=1e-5)
+
+
 def test_a_boiling_drum_at_constant_pressure_gives_its_vapour():
     alpha = 2.5
 
@@ -406,6 +428,10 @@ REFUSED = {
     "contradicting positions": (
         lambda: swinging({"x": 0.6, "y": -0.7, "u": 0.0, "v": 0.0}),
         "'rod' | 'y' | is -0.7 | -0.8 | Omit 'y' from start | correct the start values of ['x']",
+    ),
+    "an unknown that cancels": (
+        lambda: problem(slipped, ["a"], ["x"], start={"x": 1.0}),
+        "'cancels' | 'x' is 1 | it would be 0",
     ),
     "contradicting velocities": (
         lambda: swinging({"x": 0.6, "y": -0.8, "u": 1.0, "v": 0.0}),
