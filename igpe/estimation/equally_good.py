@@ -30,7 +30,7 @@ from igpe.dynamics.search.other_optima import (
     other_optima,
     rounding,
 )
-from igpe.dynamics.shooting.base import is_large, is_plain
+from igpe.dynamics.shooting.base import constraints, is_large, is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import (
@@ -52,6 +52,7 @@ from igpe.estimation.settings import (
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
+from igpe.problem.model import without_constraints
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
 from igpe.results.certificates import STATE_BOUNDS, DynamicCertificate
@@ -428,7 +429,10 @@ def with_refusal(steps: Steps, result: Result, given: Problem) -> Result:
         )
     from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
 
-    return replace(result, unprovable=refusal(first_weighted(given)))
+    why = refusal(first_weighted(given.formed(without_constraints)))
+    if not why and constraints(given) and constraints(steps.problem):
+        why = "igpe.certify supports constraints only if they are inactive."
+    return replace(result, unprovable=why)
 
 
 def with_own_weights(steps: Steps, settings: Settings) -> Steps:

@@ -67,7 +67,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     if time.get_changed() and not is_labelled(problem.model):
         warnings[""] = (
             f"The builder discretises time ('{time.name}'). igpe integrates the differential "
-            "equations; only igpe.Collocation uses this discretisation. Remove "
+            "equations itself, and does not use this discretisation. Remove "
             "TransformationFactory('dae....') from the builder if you do not need it."
         )
     runs = zip(problem.experiments, problem.instances, problem.starts, strict=True)

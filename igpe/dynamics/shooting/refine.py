@@ -132,7 +132,10 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
         return Refined(rough, at)
     if passed:
-        note = f"The bounds of {', '.join(passed)} are active; the estimate satisfies these bounds."
+        note = (
+            f"Without bounds, the best fit leaves the bounds of {', '.join(passed)}; the estimate "
+            "satisfies them."
+        )
         return Refined(_held(problem, rough, at), at, (note,), held=tuple(passed))
     if not is_shot:
         found = _held(problem, found, at)
