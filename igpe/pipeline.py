@@ -1,7 +1,6 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,6 @@ from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
-from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import (
     ComplementJob,
@@ -55,7 +53,6 @@ from igpe.dynamics.shooting.refine import (
     Refined,
     Uncorrected,
     by_shooting,
-    outside,
     passed_bounds,
     refine,
 )
@@ -176,6 +173,7 @@ def estimate(
 def _estimate(
     problem: Problem,
     further: Mapping[str, float] | None,
+    is_accepted: Callable[[Result], bool],
     *,
     settings: Settings | None,
     seed: int | None,
@@ -186,6 +184,7 @@ def _estimate(
     """The five steps.
 
     further  values from which step 5 begins too
+    is_accepted  whether profiles and a proof of a result are of use
     raises   KeyboardInterrupt if it comes before there is an answer
     """
     settings = settings or Settings()
@@ -211,6 +210,8 @@ def _estimate(
     done = ladder, structure, algebraic[0], paths, best, clock.seconds
     steps = Steps(reweighted.problem, *done, given=given if given.weights_follow_fit else None)
     steps, result = _concluded(steps, settings, clock)
+    if not is_accepted(result):
+        return result
     result = with_profiles(steps, settings, result, clock)
     result = with_grid_error(steps, settings, result, clock)
     if certify and not (stopped() or result.active):
@@ -522,10 +523,6 @@ def _refined_best(
     if paths[0].usable and np.isfinite(first.objective):
         known = min(before, default=np.inf) if is_plain(problem) else np.inf
         best = refine(problem, residuals, first, known)
-        if best.held and is_plain(problem):  # bounds hold at the points of the mesh: a finer one
-            with suppress(Unsupported):
-                finer = Collocation().estimate(problem, first.parameters)
-                best = refine(problem, residuals, finer) if finer.status.usable else best
     if is_plain(problem) and len(problem.box):
         starts = [(path, begun[id(path.algebraic)]) for path in paths]
         uncorrected = [
@@ -542,16 +539,14 @@ def _refined_best(
             pairs = zip(paths, same, strict=True)
             paths = [p._replace(corrected=best.estimate) if is_same else p for p, is_same in pairs]
     if best is None:
-        failed = f"Step 5 could not correct any of the {len(paths)} candidates"
-        if why := outside(problem, residuals, begun[id(paths[0].algebraic)].parameters):
-            raise EstimationFailed(f"{failed}.{why}", first.status)
         cause = undefined_at_starts(problem, first.parameters) or (
             f" {residuals.broken.sentence if residuals.broken else first.status.value} Check the "
             "bounds and the start values, and simulate the model at plausible parameters: "
             "igpe.simulate(problem, {...})."
         )
         raise EstimationFailed(
-            f"{failed}, and shooting cannot integrate the model at any of them.{cause}",
+            f"Step 5 could not correct any of the {len(paths)} candidates, and shooting cannot "
+            f"integrate the model at any of them.{cause}",
             first.status,
         )
     return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)

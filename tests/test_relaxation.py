@@ -219,7 +219,7 @@ def test_bounds_that_cannot_be_kept_are_named() -> None:
         m.z = pyo.Var(m.t, bounds=(None, 0.5))
         m.f = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] == m.A[t])
 
-    with pytest.raises(igpe.errors.EstimationFailed, match="leaves the bounds of z, and"):
+    with pytest.raises(igpe.errors.EstimationFailed, match="limits: the bounds of z"):
         igpe.estimate(posed(bounded), certify=False)
 
 
@@ -288,10 +288,12 @@ def test_the_profile_is_of_the_optimum_that_the_result_has() -> None:
 
 
 def test_a_call_that_is_stopped_before_the_constraints_says_so() -> None:
-    def five_steps(problem: igpe.Problem, further: Any) -> igpe.Result:
+    def five_steps(problem: igpe.Problem, further: Any, accepted: Any) -> igpe.Result:
         if further is not None:
             raise KeyboardInterrupt
-        return igpe.estimate(problem, certify=False)
+        result = igpe.estimate(problem, certify=False)
+        assert not accepted(result)
+        return result
 
     result = by_relaxation(posed(peak), five_steps)
     assert result.stopped_by is igpe.Status.INTERRUPTED

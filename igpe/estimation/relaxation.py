@@ -3,13 +3,12 @@
 What is best without constraints and satisfies them is best with them, and a search without them has
 all methods, statistics and features. Only where a constraint is active, or may be within the errors
 of the estimate, igpe searches with the constraints. That search also begins at the optimum
-without them. Bounds of states and algebraic variables are constraints where that search does not
-keep them.
+without them. Bounds of variables over time are such constraints too.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -21,11 +20,10 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.limits_of_model import violated, within_reach
 from igpe.dynamics.shooting.refine import passed_bounds
-from igpe.problem.model import with_bounds, without_constraints
+from igpe.problem.model import bounded_over_time, with_bounds, without_constraints
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
-BETWEEN = 1e-3  # of a variable's size: what it may pass a bound by between points of a mesh
 INACTIVE = (
     "The constraints {} are inactive: igpe estimated without them, and the estimate satisfies them."
 )
@@ -39,8 +37,10 @@ CUT_SHORT = (
 )
 NOWHERE = "igpe found no parameter values within the bounds that satisfy the constraints."
 
-FiveSteps: TypeAlias = Callable[[Problem, Mapping[str, float] | None], Result]
-"""(problem, values that step 5 also corrects, or None) -> result."""
+FiveSteps: TypeAlias = Callable[
+    [Problem, Mapping[str, float] | None, Callable[[Result], bool]], Result
+]
+"""(problem, values that step 5 also corrects, or None, whether a result is accepted) -> result."""
 
 
 def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
@@ -50,33 +50,41 @@ def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
 
     raises  as the five steps; with the constraints that are active where they end without a result
     """
-    names, further, active = constraints(problem), None, list[str]()
-    with suppress(*[EstimationFailed] * bool(names)):
-        result = five_steps(problem.formed(without_constraints) if names else problem, None)
-        active = _active(problem, result) if names else []
-        if passed := _passed(problem, result):
-            problem, active = problem.formed(with_bounds), [*active, *passed]
-        if not active:
-            note = [INACTIVE.format(bracketed(names))] * bool(names)
-            return replace(result, notes=(*result.notes, *note))
-        further = {e.name: e.value for e in result.estimates}
-        actions = CUT_SHORT.format(in_words(active)), *result.actions
-        so_far = replace(result, actions=actions)
+    names, lost, passed = constraints(problem), list[str](), list[str]()
+    if not (names or any(map(bounded_over_time, problem.instances))):
+        return five_steps(problem, None, _any)
+
+    def keeps_all(result: Result) -> bool:
+        passed[:] = _passed(problem, result)
+        lost[:] = [*_active(problem, result), *(f"the bounds of {n}" for n in passed)]
+        return not lost
+
+    try:
+        free = five_steps(problem.formed(without_constraints), None, keeps_all)
+    except EstimationFailed:
+        return five_steps(problem, None, _any)
+    if not lost:
+        note = [INACTIVE.format(bracketed(names))] * bool(names)
+        return replace(free, notes=(*free.notes, *note))
+    if passed:
+        problem = problem.formed(partial(with_bounds, names=frozenset(passed)))
+    return _with_constraints(problem, five_steps, free, in_words(lost))
+
+
+def _with_constraints(problem: Problem, five_steps: FiveSteps, free: Result, active: str) -> Result:
+    """The result of a search with the constraints, which begins also at the result without them."""
+    values = {e.name: e.value for e in free.estimates}
+    at = in_words([f"{n} = {v:.6g}" for n, v in values.items()])
     try:
         require_going_on()
-        return five_steps(problem, further)
+        return five_steps(problem, values, _any)
     except KeyboardInterrupt:
-        if further is None:
-            raise
-        return replace(so_far, stopped_by=ended_by())
-    except (EstimationFailed, Unsupported) as error:
-        if further is None:
-            raise
-        values = in_words([f"{n} = {v:.6g}" for n, v in further.items()])
-        if isinstance(error, Unsupported):
-            raise Unsupported(ACTIVE.format(error, values, in_words(active))) from error
-        why = ACTIVE.format(NOWHERE, values, in_words(active))
-        raise EstimationFailed(why, error.status) from error
+        actions = CUT_SHORT.format(active), *free.actions
+        return replace(free, actions=actions, stopped_by=ended_by())
+    except Unsupported as error:
+        raise Unsupported(ACTIVE.format(error, at, active)) from error
+    except EstimationFailed as error:
+        raise EstimationFailed(ACTIVE.format(NOWHERE, at, active), error.status) from error
 
 
 def _active(problem: Problem, result: Result) -> list[str]:
@@ -84,6 +92,8 @@ def _active(problem: Problem, result: Result) -> list[str]:
 
     What cannot be computed counts as active.
     """
+    if not constraints(problem):
+        return []
     values = {p.name: p.value for p in result.estimates}
     box = problem.box
     at = [box.names.index(p.name) for p in result.estimates[: len(result.covariance)]]
@@ -99,7 +109,10 @@ def _active(problem: Problem, result: Result) -> list[str]:
 
 
 def _passed(problem: Problem, result: Result) -> list[str]:
-    """The variables whose bounds the estimate leaves: searches by shooting do not know them."""
+    """The variables over time whose bounds the estimate leaves."""
     values = {p.name: p.value for p in result.estimates}
-    passed = passed_bounds(problem, Automatic(), problem.box.vector(values), BETWEEN)
-    return [f"the bounds of {name}" for name in passed]
+    return passed_bounds(problem, Automatic(), problem.box.vector(values))
+
+
+def _any(_: Result) -> bool:
+    return True

@@ -152,6 +152,8 @@ class Instance:
     inequalities  name -> inequality Constraints over time
     conditions    name -> Constraints without time, or at the first time alone (start, couplings)
     idle          those of `series` that have a derivative by time which no equation uses
+    is_relaxed    whether its constraints were left out, and bounds of variables over time need not
+                  hold
     """
 
     model: Any
@@ -165,6 +167,7 @@ class Instance:
     inequalities: Mapping[str, Series]
     conditions: Mapping[str, Any]
     idle: Set[str] = frozenset()
+    is_relaxed: bool = False
 
     def over_time(self, name: str) -> Series | None:
         """The time series of that name, whatever it is; None if there is none."""
@@ -526,19 +529,20 @@ def has_constant_bounds(instance: Instance) -> bool:
     return all(len({*side}) == 1 for both in each for side in both)
 
 
-def with_bounds(instance: Instance) -> Instance:
-    """The instance with the bounds of variables over time as inequalities."""
+def with_bounds(instance: Instance, names: Set[str] | None = None) -> Instance:
+    """The instance with the bounds of these variables over time, or of all, as inequalities."""
     inequalities = dict(instance.inequalities)
     for name, series in bounded_over_time(instance).items():
-        inequalities |= as_inequalities(instance.model, name, series)
+        if names is None or name in names:
+            inequalities |= as_inequalities(instance.model, name, series)
     return replace(instance, inequalities=inequalities)
 
 
 def without_constraints(instance: Instance) -> Instance:
-    """The instance without inequalities over time and `ModelStarts.others`."""
+    """The relaxed instance, without inequalities over time and `ModelStarts.others`."""
     others = model_starts(instance).others
     conditions = {n: c for n, c in instance.conditions.items() if n not in others}
-    return replace(instance, inequalities={}, conditions=conditions)
+    return replace(instance, inequalities={}, conditions=conditions, is_relaxed=True)
 
 
 def model_starts(instance: Instance) -> ModelStarts:

@@ -178,7 +178,7 @@ def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
     with suppress(ModelError):
         times = fine_grid(problem, k)
         problem = problem.built_at(k, times[times >= problem.experiments[k].start_time])
-    if not bounds_too:
+    if not bounds_too or problem.instances[k].is_relaxed:
         return problem
     instances = [*problem.instances]
     if sum(map(len, bounded_over_time(instances[k]).values())) > MOST:

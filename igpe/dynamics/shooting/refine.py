@@ -20,7 +20,6 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
-from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
@@ -31,12 +30,12 @@ from igpe.dynamics.shooting.limits_of_model import at_more_times
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.dynamics.simulation import Simulated, quantities, quantities_along
+from igpe.dynamics.simulation import fine_grid, quantities, quantities_along, simulate_all
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.problem.model import bounds_over_time, has_constant_bounds
+from igpe.problem.model import bounded_over_time, bounds_over_time, has_constant_bounds
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
@@ -53,14 +52,12 @@ class Refined(NamedTuple):
     """The estimate, residuals and derivative there (None if it cannot be integrated), and notes.
 
     polished  False if igpe did not search for the optimum of the integrated model
-    held      variables whose bounds the optimum of the integrated model would pass
     """
 
     estimate: Estimate
     at: Linearised | None
     notes: tuple[str, ...] = ()
     polished: bool = True
-    held: tuple[str, ...] = ()
 
 
 def refine(
@@ -136,7 +133,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
             f"Without bounds, the best fit leaves the bounds of {', '.join(passed)}; the estimate "
             "satisfies them."
         )
-        return Refined(_held(problem, rough, at), at, (note,), held=tuple(passed))
+        return Refined(_held(problem, rough, at), at, (note,))
     if not is_shot:
         found = _held(problem, found, at)
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
@@ -222,41 +219,30 @@ def passed_bounds(
 
     slack  by how much of their size they may
     """
-    if not any(map(bounds_over_time, problem.instances)):
+    if not any(bounded_over_time(i) for i in problem.instances if not i.is_relaxed):
         return []
-    passed = []
-    simulated = Simulated(problem, integrator, problem.box.mapping(x))
-    for k, (ivp, run) in enumerate(simulated.runs):
+    passed, grids = [], list[FloatArray]()
+    for k, instance in enumerate(problem.instances):
+        fine = fine_grid(problem, k)
+        grids.append(np.union1d(fine, [t for t in instance.time if t >= fine[0]]))
+    values = problem.box.mapping(x)
+    runs = simulate_all(problem, integrator, values, tuple(grids))
+    for k, (ivp, run) in enumerate(runs):
         instance = problem.instances[k]
         if not has_constant_bounds(instance):
             instance = at_more_times(problem, k, bounds_too=False).instances[k]
         bounded = bounds_over_time(instance)
         names = [name for name in bounded if name in quantities(ivp)]
-        q = problem.box.select(ivp.unknowns).vector(simulated.values)
+        q = problem.box.select(ivp.unknowns).vector(values)
         own = np.array(instance.time, dtype=float)
         at = np.searchsorted(own, run.times).clip(0, len(own) - 1)
-        for name, value in zip(names, quantities_along(ivp, run, q, names), strict=True):
+        along = quantities_along(ivp, run, q, names)
+        for name, value in zip(names, along, strict=True):
             lower, upper = bounded[name]
             room = slack * float(np.nanmax(np.abs(value), initial=0.0))
             if ((value < lower[at] - room) | (value > upper[at] + room)).any():
                 passed.append(name)
     return list(dict.fromkeys(passed))
-
-
-def outside(problem: Problem, residuals: Residuals, values: Mapping[str, float]) -> str:
-    """A sentence on the bounds that the model leaves at these unknowns, where it can be integrated.
-
-    Empty if there are none.
-    """
-    x = problem.box.clip(problem.box.vector(values))
-    if residuals(x) is None or not (names := passed_bounds(problem, residuals.integrator, x)):
-        return ""
-    at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(problem.box.names, x, strict=True))
-    return (
-        f" The model can be integrated at {at}, but there it leaves the bounds of "
-        f"{in_words(names)}, and no values were found at which it does not. Check the bounds of "
-        "these variables and the start values."
-    )
 
 
 CORRECTION_SEARCH = GaussNewton(max_iterations=50)
