@@ -512,13 +512,14 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
 
 
 def _guessed(problem: Problem, at: Linearised | None) -> list[str]:
-    """That intervals rest on a standard deviation that igpe assumed."""
+    """That intervals rest on standard deviations that igpe assumed."""
     sizes, assumed = sizes_of_errors(problem, at)
+    if not assumed:
+        return []
+    values = ", ".join(f"{n} {sizes[n]}" for n in assumed)
     return [
-        f"{n} has too few measurements to estimate their standard deviation, so igpe assumed "
-        f"{sizes[n]}. Intervals depend on it. Write sigma=... if you know it."
-        for n in assumed
-        if len(assumed) < len(sizes)
+        "There are too few measurements to estimate these standard deviations, so igpe assumed "
+        f"them: {values}. Intervals depend on them. Write sigma=... if you know them."
     ]
 
 

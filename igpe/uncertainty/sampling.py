@@ -256,6 +256,11 @@ def sample(
          f"The chains are too short: {done} steps cover {done / longest:.0f} autocorrelation "
          f"times, but at least {LONG:g} are needed. "
          f"Try steps={np.ceil(LONG * longest):.0f}."),
+        (not base.problem.sigma_known and len(base.problem.relative_sigma) > 1, (
+            "igpe integrates out a common factor of the unknown standard deviations, and holds "
+            "their ratios at those of the estimate. With few measurements, the posterior is too "
+            "narrow. Pass sigma=... if you know them."
+        )),
         (not problem.box.bounded, (
             "Unknowns without bounds have a flat prior over all real numbers."
         )),

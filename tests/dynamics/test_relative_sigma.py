@@ -311,13 +311,16 @@ def test_an_assumed_weight_is_called_so():
     few.loc[few.index[2:], "b"] = np.nan
     result = igpe.estimate(problem(few))
     (said,) = [a for a in result.actions if "igpe assumed" in a]
-    assert said.startswith("b has too few measurements to estimate their standard deviation")
+    assert said.startswith("There are too few measurements to estimate these standard deviations")
+    assert "so igpe assumed them: b " in said
     assert said in " ".join(str(result).split())
 
 
 def test_weights_that_are_all_assumed_do_not_follow_residuals():
     few = table(15, times=TIMES[::5])
-    (said,) = [n for n in igpe.estimate(problem(few)).notes if "igpe assumed" in n]
+    result = igpe.estimate(problem(few))
+    (said,) = [n for n in result.notes if "igpe assumed" in n]
+    assert "so igpe assumed them: a " in " ".join(str(result).split())
     assert "too few measurements to estimate them, so igpe assumed these values: a " in said
     assert "own residuals" not in said
 
