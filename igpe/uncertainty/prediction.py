@@ -312,9 +312,9 @@ def _curved(estimate: Any, base: Likelihood, places: IntArray) -> Iterator[str]:
 
 def _with_values(under: Problem, base: Likelihood) -> Problem:
     """The other problem with the values that are fixed in the estimated one."""
-    names = under.box.names
-    other = under.fixing({n: v for n, v in base.problem.fixed.items() if n in names})
-    if unknown := [n for n in other.box.names if n not in base.box.names]:
+    names, fixed = _names(under, base), base.problem.fixed
+    other = under.fixing({n: fixed[own] for n, own in names.items() if own in fixed})
+    if unknown := [n for n in other.box.names if names[n] not in base.box.names]:
         raise ProblemError(
             f"The problem given as `under` has the unknowns {unknown}, of which the estimate says "
             f"nothing; its unknowns are {list(base.box.names)}. Give start values as numbers, fix "
@@ -324,9 +324,25 @@ def _with_values(under: Problem, base: Likelihood) -> Problem:
     return other
 
 
+def _names(under: Problem, base: Likelihood) -> dict[str, str]:
+    """Unknown of the other problem -> that of the estimate; empty if there is none.
+
+    The own unknowns of an experiment end with its name only where there are several experiments.
+    """
+
+    def full(problem: Problem, name: str) -> str:
+        is_bare = len(problem.experiments) == 1 and "@" not in name
+        return f"{name}@{problem.experiments[0].name}" if is_bare else name
+
+    every = base.problem.unknowns.names
+    known = {full(base.problem, n): n for n in every} | {n: n for n in every}
+    return {n: known.get(n) or known.get(full(under, n), "") for n in under.unknowns.names}
+
+
 def _placed(run: Run, problem: Problem, base: Likelihood) -> Run:
     """The run with its unknowns placed among those of the estimate."""
-    places = np.array([base.box.names.index(n) for n in problem.box.names], dtype=int)
+    names = _names(problem, base)
+    places = np.array([base.box.names.index(names[n]) for n in problem.box.names], dtype=int)
     return replace(run, index=places[run.index])
 
 

@@ -266,6 +266,23 @@ def test_other_conditions_are_predicted_with_the_errors_of_the_estimate(sigma):
     assert band.to_numpy() == pytest.approx(np.hypot(own["standard_error"] / 2, sigma), rel=1e-4)
 
 
+def test_one_experiment_of_several_has_its_own_unknowns():
+    """Alone, its unknowns have no names of experiments."""
+    x = 2.8 * (1 - np.exp(-0.5 * np.arange(1.0, 9.0)))
+    runs = [fed(2.0, f * x, sigma=0.05, name=n).experiments[0] for n, f in (("a", 1), ("b", 1.2))]
+
+    def posed(*runs):
+        return igpe.Problem(fed(2.0, x).model, parameters=["k", "a"], experiments=runs, local=["a"])
+
+    both = posed(*runs)
+    result = igpe.estimate(both, certify=False)
+    every = igpe.predict(both, result, [3.0]).table.set_index("experiment")
+    for run in runs:
+        alone = igpe.predict(both, result, [3.0], under=posed(run)).table
+        assert alone["value"][0] == pytest.approx(every["value"][run.name])
+        assert alone["standard_error"][0] == pytest.approx(every["standard_error"][run.name])
+
+
 def test_inputs_that_end_before_the_predicted_times_are_named(tmp_path):
     ramp = igpe.linear_input([0.0, 8.0], [0.0, 1.0])
     runs = [fed(ramp, 0.05 * np.arange(1.0, 9.0) ** 2, sigma=0.1, name=n) for n in ("a", "b")]
