@@ -17,10 +17,9 @@ from zoo import CASES
 
 import igpe
 from igpe.cli.application import typed
-from igpe.core.markup import number, numbers, on_side
+from igpe.core.markup import at_side, number, numbers, on_side
 from igpe.core.status import Status
 from igpe.dynamics.shooting import base as shooting_base
-from igpe.results import certificates
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
 from igpe.results.residual_table import oversized
@@ -654,4 +653,4 @@ def test_a_proved_end_is_rounded_to_the_side_where_it_is_still_true(value, sign,
     ("bound", "shown"), [(19.9999999996, "19.999999"), (9.9999999999e-6, "9.999999e-06")]
 )
 def test_a_lower_bound_is_rounded_down_in_its_last_digit(bound, shown):
-    assert certificates._at_most(bound, 8) == shown
+    assert at_side(bound, 8, -1) == shown

@@ -111,6 +111,11 @@ def on_side(shown: str, value: float, sign: int) -> str:
     return f"{Decimal(digits) + sign * unit}{e}{exponent}"
 
 
+def at_side(value: float, digits: int, sign: int) -> str:
+    """A number with so many significant digits that lies on the side of `on_side`."""
+    return f"{float(on_side(f'{value:#.{digits}g}', value, sign)):.{digits}g}"
+
+
 def ratio_in_words(sizes: Collection[float]) -> str:
     """Sizes as a ratio to the least, which may be 0: "1 : 2.5"."""
     least = min(sizes) or 1.0

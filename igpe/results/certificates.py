@@ -18,7 +18,16 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown, Suggesting, counted, number, on_side, ratio_in_words
+from igpe.core.markup import (
+    Rows,
+    Shown,
+    Suggesting,
+    at_side,
+    counted,
+    number,
+    on_side,
+    ratio_in_words,
+)
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes, plot_certified_intervals
 
@@ -35,11 +44,6 @@ NEAR_ALL = 0.995  # from which two digits would be 100 %
 def _per_cent(gap: float) -> str:
     """A relative gap, rounded down where it is nearly all."""
     return f"{100 * max(gap, 0.0):.2g}" if gap < NEAR_ALL else f"{math.floor(1e4 * gap) / 100:g}"
-
-
-def _at_most(value: float, digits: int) -> str:
-    """A proved lower bound with so many digits, rounded down."""
-    return f"{float(on_side(f'{value:#.{digits}g}', value, -1)):.{digits}g}"
 
 
 STATE_BOUNDS = "does not enforce bounds of states, and some are active"
@@ -107,7 +111,7 @@ class Certificate(Suggesting):
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             "no parameter values within the bounds have a sum of squares below "
-            f"{_at_most(self.lower_bound, 6)} "
+            f"{at_side(self.lower_bound, 6, -1)} "
             f"({_per_cent(self.gap)} % below the best, {least}; method: "
             f"{by}); {about}"
         )
@@ -235,7 +239,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 "better."
             )
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
-        least = _at_most(self.lower_bound, 8)
+        least = at_side(self.lower_bound, 8, -1)
         return (
             f"No parameter values {where} have a sum of squares below {least} "
             f"({_per_cent(self.gap)} % below the best, {self.objective:.8g}): proved for "

@@ -19,7 +19,7 @@ from scipy import special
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.markup import in_words, ratio_in_words
+from igpe.core.markup import at_side, in_words, ratio_in_words
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import deviations
 from igpe.problem.problem import Problem
@@ -232,7 +232,7 @@ class RegionClaim:
         known = [k + 1 for k, part in enumerate(self.parts) if part.inside]
         boxes = "; ".join(
             f"({k + 1}) " + ", ".join(
-                f"{n} in [{a:.6g}, {b:.6g}]"
+                f"{n} in [{at_side(a, 6, -1)}, {at_side(b, 6, 1)}]"
                 for n, a, b in zip(unknowns, part.low, part.high, strict=True)
             )
             for k, part in enumerate(self.parts)
@@ -240,7 +240,7 @@ class RegionClaim:
         held = f"; points in ({'), ('.join(map(str, known))}) belong to the region" if known else ""
         return (
             f"the {100 * self.level:g} % likelihood region ({of}, {threshold.law}, sums of "
-            f"squares below {self.cut:.9g}) lies in "
+            f"squares below {at_side(self.cut, 9, -1)}) lies in "
             f"{f'the boxes {boxes}' if boxes else 'no box'}{open_}{held}"
         )
 

@@ -28,7 +28,7 @@ from igpe.core.arguments import is_number, require
 from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError, SolverMissing
 from igpe.core.files import read_json
-from igpe.core.markup import Rows, Shown
+from igpe.core.markup import Rows, Shown, at_side
 from igpe.core.progress import Progress, say, with_bar
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import (
@@ -132,12 +132,12 @@ class Verified(Shown):
     @property
     def _own_sentence(self) -> str:
         if self.verdict is Verdict.VERIFIED:
-            top = f"{self.objective[1]:.9g}"
+            top = at_side(self.objective[1], 9, 1)
             at = f"the sum of squares at the certificate's parameter values is at most {top}"
             fit = f"{at}; the certificate has no lower bound above 0"
             if self.lower_bound > 0:
                 below = "no parameter values in the box have a sum of squares below "
-                fit = f"{below}{self.lower_bound:.9g}; {at} (gap {self.gap:.2g})"
+                fit = f"{below}{at_side(self.lower_bound, 9, -1)}; {at} (gap {self.gap:.2g})"
             about = f"{self.region}. {fit[0].upper()}{fit[1:]}" if self.region else fit
             return (
                 f"Verified: {about}. {self.leaves} parts of the box were verified with outward "

@@ -1,6 +1,8 @@
 """A certificate is verified, and what is wrong with a corrupted one is found."""
 
 import json
+import re
+from dataclasses import replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -66,6 +68,15 @@ def test_a_true_certificate_is_verified(problem: igpe.Problem, tmp_path: Path) -
         low, high = found.objective
         assert OBJECTIVE * (1 - 1e-8) < low <= high <= OBJECTIVE
         assert "outward rounding" in str(found)
+
+
+def test_printed_numbers_lie_on_the_side_where_they_are_true(problem: igpe.Problem) -> None:
+    found = igpe.verify(certificate(), problem)
+    for bound, top in ((1.23456789987, 1.34567891234), (found.lower_bound, found.objective[1])):
+        said = replace(found, lower_bound=bound, objective=(bound, top)).sentence
+        below, above = re.findall(r"squares below ([\d.e-]+);.* at most ([\d.e-]+) ", said)[0]
+        assert bound * (1 - 1e-8) < float(below) <= bound
+        assert top <= float(above) < top * (1 + 1e-8)
 
 
 @pytest.mark.parametrize("bound", [0.0, -1.0])
