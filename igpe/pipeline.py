@@ -14,7 +14,7 @@ from igpe.algebraic.step import (
     series_of,
     smooth_measurements,
 )
-from igpe.core.arguments import POSITIVE, or_none, require
+from igpe.core.arguments import POSITIVE, is_count, or_none, require
 from igpe.core.deadline import (
     Deadline,
     ended_by,
@@ -27,7 +27,7 @@ from igpe.core.deadline import (
     stopped,
     waited,
 )
-from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
+from igpe.core.errors import EstimationFailed, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
@@ -148,6 +148,8 @@ def estimate(
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
+    is_seed = seed is None or is_count(seed)
+    require(is_seed, "estimate", "seed", seed, "a whole number, 0 or more")
     known = certify == "auto" or isinstance(certify, bool)
     require(known, "estimate", "certify", certify, "True, False or 'auto'")
     if certify == "auto" and in_call():  # a part of another call
@@ -189,8 +191,6 @@ def _estimate(
     """
     settings = settings or Settings()
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
-    if not isinstance(settings.seed, int) or settings.seed < 0:
-        raise ProblemError(f"The seed is {settings.seed!r}; give a non-negative integer.")
     _require_supported(problem)
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):

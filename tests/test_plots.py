@@ -12,7 +12,7 @@ import pytest
 from legible import crowded
 
 from igpe.core.errors import DataError, ProblemError
-from igpe.results.plots.axes import COLOURS, labelled, looks
+from igpe.results.plots.axes import COLOURS, Plot, labelled, looks
 from igpe.results.plots.fit import draw_residuals, plot_fit, plot_simulation
 
 mpl.use("Agg")
@@ -189,6 +189,7 @@ def test_runs_of_one_sign_are_joined():
 def test_a_plot_says_what_it_shows_and_is_written(tmp_path):
     plot = plot_fit(points(), curves())
     assert repr(plot) == "Plot of 2 panels: A [mol/L], B. Write it with .save('plot.png')."
+    assert repr(Plot([plt.subplots()[1]])) == "Plot of 1 panel. Write it with .save('plot.png')."
     for ending, begin in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
         plot.save(tmp_path / f"fit.{ending}")
         plot.save(tmp_path / f"fit.{ending}")  # igpe's own file may be replaced

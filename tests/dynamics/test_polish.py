@@ -75,8 +75,9 @@ def test_bounds_of_a_state_are_kept_and_told_where_they_are_active(lowest) -> No
         assert math.exp(-result.parameters["k"] * TIMES[-1]) >= 0.3 * (1 - 1e-3)
     else:
         assert result.parameters == pytest.approx({"k": 1.0}, rel=1e-8)
-        with pytest.raises(igpe.errors.ProblemError, match="seed is -1"):
-            igpe.estimate(posed, seed=-1)
+        for seed in (-1, "a"):
+            with pytest.raises(igpe.errors.ProblemError, match=f"seed is {seed!r}; estimate needs"):
+                igpe.estimate(posed, seed=seed)
 
 
 def test_a_seed_reaches_every_search() -> None:

@@ -94,8 +94,8 @@ class Plot:
     def __repr__(self) -> str:
         names = [ax.get_ylabel() or ax.get_xlabel() or ax.get_title() for ax in self.axes.flat]
         named = ", ".join(dict.fromkeys(" ".join(n.split()) for n in names if n))
-        count = counted(self.axes.size, "panel")
-        return f"Plot of {count}: {named}. Write it with .save('plot.png')."
+        count = counted(self.axes.size, "panel") + f": {named}" * bool(named)
+        return f"Plot of {count}. Write it with .save('plot.png')."
 
 
 class Panel(NamedTuple):
