@@ -31,9 +31,14 @@ from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 GIVEN = [ca.integrator_in().index(name) for name in ("x0", "z0", "p")]
-LINEAR = ("csparse", "qr")
-"""Solvers of linear equations, in the order of trial. CasADi's own QR fails at states of 1e12
-beside 1e-12, sparse LU at derivatives beyond 1e100."""
+ATTEMPTS: tuple[dict[str, Any], ...] = (
+    {"linear_solver": "csparse"},
+    {"linear_solver": "qr"},
+    {"linear_solver": "csparse", "step0": 1e-12},
+)
+"""Options in the order of trial. CasADi's own QR fails at states of 1e12 beside 1e-12, sparse LU at
+derivatives beyond 1e100. IDAS begins as if algebraic variables stood still, and shortens its first
+step ten times at most: too seldom where they leave 0 quickly, as a diode's current does."""
 COST = 8  # explicit steps that take as long as one of CVODES, by a number that both move
 BUFFERED = 1  # where CasADi keeps the statistics of calls through a function's first buffer
 RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
@@ -60,14 +65,14 @@ class _Multistep:
     """CVODES or IDAS on the pieces of one system.
 
     most  (n_x,) how large states may be
-    made  CasADi's integrators, by the places (from 0 to 1) of their outputs, steps, linear solver
+    made  CasADi's integrators, by the places (from 0 to 1) of their outputs, steps, attempt
     """
 
     method: Sundials
     ivp: InitialValueProblem
     system: Augmented
     most: FloatArray
-    made: dict[tuple[bytes, int, str], InPlace] = field(default_factory=dict)
+    made: dict[tuple[bytes, int, int], InPlace] = field(default_factory=dict)
 
     def __call__(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
@@ -92,11 +97,11 @@ class _Multistep:
         return first_beyond(x[:, : len(self.most)], self.most) is not None
 
     def _at_once(
-        self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray, linear: str = LINEAR[0]
+        self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray, attempt: int = 0
     ) -> Reached:
         """All outputs of a piece, or those before CVODES or IDAS gave up."""
         xs, zs = (np.full((len(piece.outputs), len(v)), np.nan) for v in (x, z))
-        solver = self._solver(piece.places, linear)
+        solver = self._solver(piece.places, attempt)
         for index, given in zip(GIVEN, (x, z, p), strict=True):
             solver.read(index, given)
         for index, result in zip(RESULTS, (xs, zs), strict=True):
@@ -134,8 +139,8 @@ class _Multistep:
             if len(reached.x):
                 x, z = reached.x[-1], reached.z[-1]
             parameters = np.concatenate([p[:-2], [part.begin, part.span]])
-            for linear in LINEAR:
-                new = self._at_once(part, x, z, parameters, linear)
+            for attempt in range(len(ATTEMPTS)):
+                new = self._at_once(part, x, z, parameters, attempt)
                 if not new.why:
                     break
             states = np.vstack([reached.x, new.x]), np.vstack([reached.z, new.z])
@@ -151,9 +156,9 @@ class _Multistep:
         name = "IDAS" if self.system.z.numel() else "CVODES"
         return f"{name} failed {when} ({code[1]})." if code else no_number(when)
 
-    def _solver(self, places: FloatArray, linear: str) -> InPlace:
+    def _solver(self, places: FloatArray, attempt: int) -> InPlace:
         steps = self._most_steps(len(places))
-        key, system = (places.tobytes(), steps, linear), self.system
+        key, system = (places.tobytes(), steps, attempt), self.system
         if key not in self.made:
             dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}
             if system.z.numel():
@@ -162,7 +167,7 @@ class _Multistep:
                 "abstol": self.method.atol,
                 "reltol": self.method.rtol,
                 "max_num_steps": steps,
-                "linear_solver": linear,
+                **ATTEMPTS[attempt],
                 "show_eval_warnings": False,
                 "disable_internal_warnings": True,
             }

@@ -11,6 +11,7 @@ from zoo import CASES
 
 import igpe
 from igpe.core.status import Status
+from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -69,6 +70,31 @@ def test_algebraic_variables_of_any_size():
     times = np.array([0.0, 0.5, 1.5])
     came = simulation(problem, times).run(np.array([0.8]))
     assert came.implicit[:, 0] / 1e-9 == pytest.approx(-1 + 0.4 * times, rel=1e-6)
+
+
+def test_an_algebraic_variable_may_leave_zero_quickly():
+    """A rectifier: a diode, and a capacitor with its load."""
+    times = np.linspace(0.1, 1.0, 10)
+
+    def rectifier(times):
+        m = over_time(times, "V", C=(0.05, 5), G=(0.01, 5), Is=(1e-6, 0.1))
+        m.i = pyo.Var(m.t, bounds=(-1, 10), initialize=0.0)
+
+        def diode(m, t):
+            drop = 5 * pyo.sin(3 * t) - m.V[t] - 0.4 * m.i[t]
+            return m.i[t] == m.Is * (pyo.exp(drop / 0.1) - 1)
+
+        m.charge = pyo.Constraint(m.t, rule=lambda m, t: m.C * m.dV[t] == m.i[t] - m.G * m.V[t])
+        m.diode = pyo.Constraint(m.t, rule=diode)
+        return m
+
+    data = Experiment(pd.DataFrame({"time": times, "V": 0.0}), start={"V": 0.0}, start_time=0.0)
+    problem = Problem(rectifier, parameters=["C", "G", "Is"], experiments=data)
+    rough, fine = (Sundials(rtol=r, atol=r / 100) for r in (1e-7, 1e-9))
+    x = np.array([0.55463, 0.33969, 0.0039444])
+    came, close = (simulation(problem, times, method=m).run(x) for m in (fine, rough))
+    assert came.status is Status.CONVERGED
+    assert came.states == pytest.approx(close.states, rel=1e-4)
 
 
 def test_an_exponential_of_another_state_may_be_a_state():
