@@ -134,6 +134,10 @@ MODELS: Cases = {
         lambda: pose(bad.model([0.0, 1.0])),
         "'t' reaches from 0 to 1 | time 2 is wanted | ContinuousSet(bounds=(0, 2))",
     ),
+    "a delay": (
+        lambda: pose(with_rate(lambda m, t: m.dA[t] == -m.k * m.A[t - 1])),
+        "Index '-1.0' | [*times, 2.5] | does not support delays, such as m.A[t - 1]",
+    ),
     "builder raises": (
         lambda: pose(bad.raises),
         "`raises` failed | KeyError | no table | Experiment(inputs=...)",
@@ -194,7 +198,7 @@ MODELS: Cases = {
     ),
     "branches on time": (
         lambda: read(with_rate(bad.branches_on_time)),
-        "'rate' changes with time | uses `if` | pyo.Expr_if | Experiment(inputs=",
+        "'rate' changes with time | uses `if`, `and` or `or` | pyo.Expr_if | Experiment(inputs=",
     ),
     "NumPy on a variable": (
         lambda: read(with_rate(bad.uses_numpy)),
@@ -264,6 +268,6 @@ INPUTS: Cases = {
     "input by math": (lambda: initial(math.sin), "'feed' | pyo.exp(-t) | igpe.step_input"),
     "input that branches": (
         lambda: initial(lambda t: 1.0 if pyo.sin(t) < 0.5 else 2.0),
-        "'feed' | uses `if` | pyo.Expr_if | igpe.step_input",
+        "'feed' | uses `if`, `and` or `or` | pyo.Expr_if | igpe.step_input",
     ),
 }

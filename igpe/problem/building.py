@@ -35,6 +35,10 @@ Builder: TypeAlias = Callable[..., Any]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 FEW = 10  # times that stand for all of an experiment
 SHOWN = 4  # times that a message lists
+ELSEWHERE = (
+    " For a variable at a fixed time, such as m.A[2.5], write m.t = ContinuousSet(initialize="
+    "[*times, 2.5]). igpe does not support delays, such as m.A[t - 1]."
+)
 
 
 class _ModelPickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -247,6 +251,7 @@ def _explained(error: Exception) -> str:
         )
     lacking = isinstance(error, LookupError) or "Param value is undefined" in text
     tabulated = " Pass tabulated data in Experiment(inputs=...)." * lacking
+    tabulated += ELSEWHERE * ("is not valid for indexed component" in text)
     said = " ".join(text.split()).rstrip(".")
     return (
         f"{type(error).__name__}: {said}. It must build the model for any list of times.{tabulated}"

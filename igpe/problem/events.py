@@ -76,6 +76,11 @@ class Event(Suggesting):
         if (self.at is None) == (self.when is None):
             both = "neither at= nor" if self.at is None else "both at= and"
             raise DataError(f"This event has {both} when=. Give exactly one of them: {EXAMPLE}.")
+        if hasattr(self.at, "__len__") and not isinstance(self.at, str):
+            raise DataError(
+                f"`at` is {shown(self.at)}; expected one time. For several times, write several "
+                f"events: {EXAMPLE}."
+            )
         if self.when is not None and not callable(self.when):
             raise DataError(
                 f"`when` is {shown(self.when)}; expected a rule that returns a comparison: "

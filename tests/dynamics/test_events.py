@@ -383,6 +383,7 @@ REFUSED = {
     "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"`add` of 'A' is \[1\]"),
     "negative delay": (lambda: Event(at=1, delay=-1, add={"A": 1}), DataError, "0 or more"),
     "no priority": (lambda: Event(at=1, priority="x", add={"A": 1}), DataError, "`priority` is"),
+    "several times": (lambda: Event(at=[1, 2], add={"A": 1}), DataError, "write several events"),
     "no list": (lambda: posed({"A": 1.0}), DataError, "expected a list: events="),
     "no event": (lambda: posed([1.0]), DataError, "expected igpe.Event objects"),
     "too early": (lambda: posed([Event(at=-1, add={"A": 1})]), DataError, "before the experiment"),

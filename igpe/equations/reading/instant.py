@@ -22,8 +22,8 @@ OUTSIDE = (
     "Pyomo functions"
 )
 UNDECIDED = (
-    "it uses `if` with a nonlinear function of time; pyo.Expr_if(t % 24 < 12, a, b) or "
-    "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is supported"
+    "it uses `if`, `and` or `or` with a nonlinear function of time; "
+    "pyo.Expr_if(t % 24 < 12, a, b) or pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is supported"
 )
 COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 FUNCTIONS = "exp log log10 sqrt sin cos tan sinh cosh tanh floor ceil"
