@@ -535,9 +535,9 @@ def _require_kept(best: BestDesign) -> None:
         )
     if best.violated:
         raise ProblemError(
-            f"No plan was found that satisfies {', '.join(best.violated)}. Widen the bounds in "
-            "free={...}, or increase the budget or `starts`. If a constraint does not apply "
-            "to planned experiments, deactivate it in the model."
+            f"No plan was found that satisfies {', '.join(best.violated)}. Add conditions to "
+            "free={...} or widen their bounds, or increase the budget or `starts`. If a constraint "
+            "does not apply to planned experiments, deactivate it in the model."
         )
 
 

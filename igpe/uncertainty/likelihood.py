@@ -93,9 +93,15 @@ def likelihood(
     estimate  a Result, an Estimate, or unknown -> value
     owner     the public function that needs it, for messages
     deviations_too  whether standard deviations may be estimated; `at` has an offset then
-    raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
-              problem is not plain least squares, EstimationFailed if it cannot be integrated there
+    raises    ProblemError if it lacks an unknown or nothing is to be estimated, or the method
+              is not single shooting; Unsupported if the problem is not plain least squares,
+              EstimationFailed if it cannot be integrated there
     """
+    if not isinstance(method, SingleShooting):
+        others = " or igpe.Collocation()" * (owner == "igpe.profile")
+        raise ProblemError(
+            f"method is {type(method).__name__}; {owner} needs igpe.SingleShooting(){others}."
+        )
     require_plain(problem, owner, constraints_too=True, losses_too=False, spectra_too=False)
     if not problem.loss.is_squares:
         raise Unsupported(

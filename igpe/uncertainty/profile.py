@@ -287,11 +287,6 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
             work=lambda: 0.0,
             limit=lambda more: None,
         )
-    if not isinstance(method, SingleShooting):
-        raise ProblemError(
-            f"profile was given method={method!r}; it needs igpe.SingleShooting() or "
-            "igpe.Collocation()."
-        )
     base = likelihood(
         problem, values, method, "igpe.profile", confidence=confidence, deviations_too=True
     )
@@ -379,10 +374,10 @@ def profile(
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)
     problem = held_weights(problem, estimate)
-    if isinstance(method, SingleShooting):
-        at_estimate(problem, estimate, method, "igpe.profile", deviations_too=True)
-    elif isinstance(method, Collocation):
+    if isinstance(method, Collocation):
         require_collocated(problem, method, estimate)
+    else:
+        at_estimate(problem, estimate, method, "igpe.profile", deviations_too=True)
     job, backend = ProfileJob(problem, method, confidence), Backend(executor, store, timeout)
     return followed(job, values, requested, most_integrations, backend=backend, progress=progress)
 

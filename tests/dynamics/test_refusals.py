@@ -34,18 +34,26 @@ KEPT = igpe.Problem(kept, parameters=["scale"], experiments=RUN)
 
 @pytest.mark.parametrize("method", [igpe.profile, igpe.bootstrap, igpe.predict, igpe.certify])
 def test_analyses_name_what_helps_them_and_no_other_search(method):
-    for problem, remedy in ((VARYING, "pyo.Expr_if(t < 30"), (KEPT, "Deactivate them")):
+    for problem, remedy in ((VARYING, "pyo.Expr_if(t < 30"), (KEPT, "inactive at the estimate")):
         if method is igpe.certify and problem is KEPT:  # inactive constraints are no obstacle
             continue
         with pytest.raises(igpe.errors.Unsupported) as refused:
             method(problem, {n: 1.0 for n in problem.box.names})
         assert remedy in str(refused.value)
         assert SEARCHES not in str(refused.value)
-        by_collocation = method is igpe.profile and problem is KEPT
-        assert ("method=igpe.Collocation()" in str(refused.value)) is by_collocation
+        by_collocation = "igpe.profile(..., method=igpe.Collocation())" in str(refused.value)
+        assert by_collocation is (problem is KEPT)
 
 
 def test_searches_name_others():
     for problem in (VARYING, KEPT):
         with pytest.raises(igpe.errors.Unsupported, match=SEARCHES):
             igpe.IncrementalShooting().estimate(problem, dict.fromkeys(problem.box.names, 1.0))
+
+
+@pytest.mark.parametrize("analysis", [igpe.profile, igpe.bootstrap, igpe.predict])
+@pytest.mark.parametrize("method", [igpe.MultipleShooting(), "single"])
+def test_analyses_name_the_methods_that_they_support(analysis, method):
+    name = type(method).__name__
+    with pytest.raises(igpe.errors.ProblemError, match=f"method is {name}; igpe.* needs igpe.Sing"):
+        analysis(KEPT, {"scale": 1.0}, method=method)

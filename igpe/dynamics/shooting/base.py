@@ -211,8 +211,12 @@ def require_plain(
     kept, loss = constraints(problem), type(problem.loss).__name__
     is_plain_loss = problem.loss.is_squares
     is_analysis = method != "igpe.estimate" and method.startswith(("igpe.", "The "))
-    by_others = "" if is_analysis else "Use igpe.MultipleShooting or igpe.Collocation, or d"
-    collocated = " Or write method=igpe.Collocation()." * (method == "igpe.profile")
+    remedy = (
+        "Deactivate them in the model if they are inactive at the estimate. To compute intervals "
+        "with active constraints, use igpe.profile(..., method=igpe.Collocation())."
+        if is_analysis
+        else "Use igpe.MultipleShooting or igpe.Collocation, or deactivate them in the model."
+    )
     refusals = (
         (
             varying_too and problem.time_varying,
@@ -243,8 +247,7 @@ def require_plain(
         ),
         (
             constraints_too and kept,
-            f"{method} cannot enforce the constraints {kept}. "
-            f"{by_others or 'D'}eactivate them in the model.{collocated}",
+            f"{method} cannot enforce the constraints {kept}. {remedy}",
         ),
     )
     for is_refused, message in refusals:
