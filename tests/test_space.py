@@ -721,7 +721,9 @@ def test_a_result_says_that_its_intervals_leave_out_the_error_of_the_grid(space)
     problem = igpe.Problem(model, parameters=["k"], experiments=run, space=space)
     result = igpe.estimate(problem, certify=False)
     said = f"{result} {result.details}"
-    assert ("twice as many intervals" in " ".join(said.split())) == bool(space)
+    assert "do not include the error of the grid in space. " in " ".join(said.split())
+    assert "twice as many intervals" in " ".join(said.split())
+    assert any("twice as many intervals to see" in n for n in result.notes) is not bool(space)
 
 
 def test_without_a_grid_of_igpe_its_error_is_unknown():

@@ -359,8 +359,11 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     """The result with a sentence on the error of the grid in space, if the problem has one."""
     problem = steps.problem
     is_told = any(a.startswith(TOO_COARSE) for a in result.actions)
-    if is_told or not (problem.given["space"] and len(problem.box)):
+    grids = [x for x in problem.instance.in_space if x.get_discretization_info()]
+    if is_told or not (grids and len(problem.box)):
         return result
+    if not problem.given["space"]:  # the builder chose the grid, and may have made it fine enough
+        return replace(result, notes=(*result.notes, UNKNOWN + BY_HAND))
     fine, how = None, BY_FUNCTION if _is_comparable(problem) else BY_HAND
     if result.status.usable and not result.status.is_early and _states(steps) <= MOST_STATES:
         with clock.step("grid in space", "Estimating once more on a finer grid in space"):
