@@ -1,5 +1,7 @@
 """igpe.simulate against known solutions, and what it refuses."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -69,6 +71,27 @@ def test_an_estimate_keeps_a_root_in_its_bounds():
     found = igpe.estimate(problem, certify=False)
     assert found.active == ("q >= 0 at 5",)
     assert found.parameters["k"] == pytest.approx(0.4, abs=1e-3)  # empty at t = 2 / k
+
+
+def squared_slope(initial, times):
+    m = over_time(times, "x", a=(0.01, 5.0))
+    m.dx[:].value = initial
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] ** 2 == (m.a * m.x[t]) ** 2)
+    return m
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("initial", "is_said"), [(None, True), (-1.0, False)])
+def test_another_root_at_the_start_is_named_where_the_model_does_not_fit(initial, is_said):
+    times = np.linspace(0.2, 4.0, 12)
+    noise = 0.01 * np.random.default_rng(3).standard_normal(12)
+    data = pd.DataFrame({"time": times, "x": np.exp(-0.8 * times) + noise})
+    run = igpe.Experiment(data, start={"x": 1.0}, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(partial(squared_slope, initial), parameters=["a"], experiments=run)
+    found = " ".join(str(igpe.estimate(problem, certify=False)).split())
+    words = "At the start, d(x) = -0.01 solves the equations as d(x) = 0.01 does"
+    assert (words in found) is is_said
+    assert ("other root" in found) is is_said
 
 
 def test_a_break_down_says_when():

@@ -26,6 +26,8 @@ from igpe.problem.problem import Problem, takes_problem
 from igpe.smoothing.base import Smooth
 
 SLACK = 1e-3  # of a variable's largest size: errors of integration
+NEWTON, CLOSE = 30, 1e-9  # steps to another root, and the last one's relative length
+MOST_FLIPPED = 20  # implicit variables whose signs are changed, to find another root
 
 
 @takes_problem
@@ -107,6 +109,45 @@ def beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
         "igpe follows the one that lies within the bounds at the start. Widen the bounds if this "
         "value is correct. Otherwise, write the equation so that it has one root."
     )
+
+
+def other_root(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]) -> str:
+    """A root of the implicit equations at the start beside the one of a run; empty if none is seen.
+
+    Newton's method begins where one variable, or all of them, have the other sign.
+    """
+    n = len(ivp.implicit)
+    y = run.implicit[0] if len(run.implicit) else np.full(n, np.nan)
+    if not 0 < n <= MOST_FLIPPED or not np.isfinite(y).all() or ivp.switching or ivp.rest:
+        return ""
+    a, b = ivp.input_segment(ivp.t0)
+    q = np.array([values[name] for name in ivp.unknowns], dtype=float)
+    old = [ivp.t, ivp.x, ivp.u, ivp.q]
+    g = ca.substitute([ivp.g], old, [ivp.t0, ca.DM(run.states[0]), ca.DM(a + b * ivp.t0), q])[0]
+    step = ca.Function("step", [ivp.y], [ca.solve(ca.jacobian(g, ivp.y), ca.densify(g))])
+    of_model = [name in ivp.algebraic or name.startswith("d(") for name in ivp.implicit]
+    for sign in (*(1 - 2 * np.eye(n)), -np.ones(n)):
+        other = _root(step, sign * y)
+        size = np.maximum(np.maximum(np.abs(y), np.abs(other)), CLOSE)
+        far = np.where(of_model, np.abs(other - y) / size, 0.0)
+        if (far > SLACK).any() and ((ivp.lower <= other) & (other <= ivp.upper)).all():
+            k = int(np.argmax(far))
+            return (
+                f"At the start, {ivp.implicit[k]} = {other[k]:.4g} solves the equations as "
+                f"{ivp.implicit[k]} = {y[k]:.4g} does, which igpe follows. If the model means the "
+                "other root, give this variable an initial value (initialize=...) or bounds."
+            )
+    return ""
+
+
+def _root(step: Any, y: FloatArray) -> FloatArray:
+    """Where Newton's method ends; NaN if it does not converge."""
+    for _ in range(NEWTON):
+        move = step(y).full().ravel()
+        y = y - move
+        if (np.abs(move) <= CLOSE * np.abs(y)).all():
+            return y
+    return np.full(len(y), np.nan)
 
 
 def values_of(problem: Problem, given: Any) -> dict[str, float]:

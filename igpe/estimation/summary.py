@@ -205,7 +205,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     errors = errors_at(problem, x, at, confidence, along=free)
     spectral = _spectral(steps, settings, x, errors)
     errors = errors if spectral is None else spectral.errors
-    runs, measured, unconfirmed = fitted(steps, settings, values)
+    runs, measured, unconfirmed, root = fitted(steps, settings, values)
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
     if at is None:  # nothing is known of errors, nor of bounds
@@ -282,7 +282,10 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     if spectral is not None and at is not None:
         return _with_spectra(result, problem, at, spectral, free.rows)
     plain = None if at is None else of_measurements(problem, at)
-    return with_findings(result, problem, plain, free.rows)
+    found = with_findings(result, problem, plain, free.rows)
+    if root and found.adequacy is not None and found.adequacy.lacks:
+        return replace(found, actions=(*found.actions, root))
+    return found
 
 
 def _spectral(

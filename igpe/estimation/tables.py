@@ -15,7 +15,7 @@ from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.shooting.reweighting import assumed_sizes
-from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, simulate_all
+from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, other_root, simulate_all
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.estimation.settings import Settings, Steps
@@ -44,11 +44,13 @@ class FitTables(NamedTuple):
     points  see `Result.points`
     note    sentences where the trajectories do not have the objective, or where an algebraic
             variable leaves the bounds of its Var; else empty
+    root    a sentence where the equations have another root at the start; else empty
     """
 
     runs: list[tuple[int, Trajectory]]
     points: pd.DataFrame
     note: str
+    root: str
 
 
 def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> FitTables:
@@ -64,18 +66,19 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     named = zip(problem.experiments, every, strict=True)
     beyond = [f"Experiment {e.name}: {s}" for e, pair in named if (s := beyond_bounds(*pair))]
     remark = beyond[0] if beyond else ""
+    root = next((s for ivp, run in every if (s := other_root(ivp, run, values))), "")
     of_squares = is_plain(problem) and minimises_squares(problem)
     is_white = all(e.measurements.correlation is None for e in problem.experiments)
     if at is None or not (of_squares and is_white) or problem.has_spectra:
-        return FitTables(runs, table, remark)
+        return FitTables(runs, table, remark, root)
     deviation, value = at.residual[: problem.size], standardised(table)
     squares = float(deviation @ deviation)
     if abs(float(value @ value) - squares) <= CONFIRMED * squares + rounding(problem):
-        return FitTables(runs, table, remark)
+        return FitTables(runs, table, remark, root)
     ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])
     own = np.split(deviation, ends[:-1])
     table = pd.concat((points(problem, k, run, own[k]) for k, run in runs), ignore_index=True)
-    return FitTables(runs, table, f"{NOT_CONFIRMED} {remark}".strip())
+    return FitTables(runs, table, f"{NOT_CONFIRMED} {remark}".strip(), root)
 
 
 def _simulated(
