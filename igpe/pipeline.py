@@ -373,7 +373,7 @@ def _complemented(
         own = replace(algebraic[0], parameters={}, answers=(), origin=UNCONSTRAINED)
         values = problem.box.mapping(problem.box.middle) | dict(further)
         start = Estimate(values, np.nan, Status.NOTHING_TO_DO, UNCONSTRAINED)
-        paths.append(CandidatePath(own, start, start))
+        paths.insert(0, CandidatePath(own, start, start))  # collocation's mesh is for the first
     return Complemented(paths, is_cut or stopped())
 
 

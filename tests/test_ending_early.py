@@ -336,6 +336,7 @@ def test_certify_names_the_parameters_it_had(monkeypatch):
         igpe.certify(problem, CASE.truth)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Numba's files
 def test_certify_does_not_go_on_after_its_search(monkeypatch):
     """Ctrl-C while parameters are looked for ends the whole call, not the search alone."""
     pytest.importorskip("numba")

@@ -188,7 +188,7 @@ def test_a_time_that_the_model_lacks_is_named() -> None:
     def at_a_time(m: Any) -> None:
         m.c = pyo.Constraint(expr=m.A[2.53] <= 1)
 
-    with pytest.raises(igpe.errors.ModelError, match=r"sorted\(\{\*times, 2.53\}\)"):
+    with pytest.raises(igpe.errors.ModelError, match=r"fixed time.*initialize=\[\*times, 2.5\]"):
         posed(at_a_time)
 
 

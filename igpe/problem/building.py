@@ -242,13 +242,6 @@ def _explained(error: Exception) -> str:
             "Pyomo. Use Pyomo's functions, such as pyo.exp, pyo.log and pyo.sqrt, in place of "
             "np.exp or math.exp."
         )
-    if absent := re.search(r"Index '(-?[\d.]+(?:e[-+]?\d+)?)' is not valid for indexed", text):
-        return (
-            f"{type(error).__name__}: {' '.join(text.split())}. If the model has an equation or a "
-            f"constraint at the time {absent[1]}, add this time to the model's own times: "
-            f"ContinuousSet(initialize=sorted({{*times, {absent[1]}}})). igpe has no equations "
-            "with delays, such as m.A[t - 1]."
-        )
     lacking = isinstance(error, LookupError) or "Param value is undefined" in text
     tabulated = " Pass tabulated data in Experiment(inputs=...)." * lacking
     tabulated += ELSEWHERE * ("is not valid for indexed component" in text)
