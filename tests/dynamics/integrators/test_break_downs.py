@@ -374,9 +374,10 @@ def test_the_bound_that_excludes_the_only_consistent_value_is_named():
     table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "pH": 7.0})
     run = igpe.Experiment(table, start={"base": 0.1}, sigma=0.1)
     problem = igpe.Problem(titrated, parameters=["k"], experiments=run)
-    with pytest.raises(igpe.errors.EstimationFailed, match=r"pH = 13 is not between 1 and 12"):
+    words = r"pH = 13 is not between 1 and 12"
+    with pytest.raises(igpe.errors.EstimationFailed, match=words):
         igpe.simulate(problem, {"k": 0.05}, [0.0, 1.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        result = igpe.estimate(problem, certify=False)
-    assert "pH = 13 is not between 1 and 12" in " ".join(str(result).split())
+        with pytest.raises(igpe.errors.EstimationFailed, match=words):
+            igpe.estimate(problem, certify=False)
