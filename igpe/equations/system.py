@@ -70,7 +70,6 @@ class System:
     measured   name -> expression of what the experiment measures, and of standard deviations that
                are estimated
     starts     state -> start value where the model gives it: a number or an expression in p
-    any_times  whether the model took the times it was given, and no others
     jumps      equation and condition at whose change it jumps, for conditions in Pyomo's terms
     instants   equation or expression, and a time at which alone it differs, without any effect
     events     jumps of the states, in the order in which they happen at one time
@@ -86,7 +85,6 @@ class System:
     residual: Any
     measured: Mapping[str, Any]
     starts: Mapping[str, Any]
-    any_times: bool = True
     jumps: tuple[tuple[str, Any], ...] = ()
     instants: tuple[tuple[str, float], ...] = ()
     events: tuple[Jump, ...] = ()

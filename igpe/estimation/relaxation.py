@@ -73,11 +73,10 @@ def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
 
 def _with_constraints(problem: Problem, five_steps: FiveSteps, free: Result, active: str) -> Result:
     """The result of a search with the constraints, which begins also at the result without them."""
-    values = {e.name: e.value for e in free.estimates}
-    at = in_words([f"{n} = {v:.6g}" for n, v in values.items()])
+    at = in_words([f"{n} = {v:.6g}" for n, v in free.parameters.items()])
     try:
         require_going_on()
-        return five_steps(problem, values, _any)
+        return five_steps(problem, free.parameters, _any)
     except KeyboardInterrupt:
         actions = CUT_SHORT.format(active), *free.actions
         return replace(free, actions=actions, stopped_by=ended_by())
@@ -94,8 +93,7 @@ def _active(problem: Problem, result: Result) -> list[str]:
     """
     if not constraints(problem):
         return []
-    values = {p.name: p.value for p in result.estimates}
-    box = problem.box
+    box, values = problem.box, result.parameters
     at = [box.names.index(p.name) for p in result.estimates[: len(result.covariance)]]
     covariance = np.zeros((len(box), len(box)))
     covariance[np.ix_(at, at)] = result.covariance
@@ -110,8 +108,7 @@ def _active(problem: Problem, result: Result) -> list[str]:
 
 def _passed(problem: Problem, result: Result) -> list[str]:
     """The variables over time whose bounds the estimate leaves."""
-    values = {p.name: p.value for p in result.estimates}
-    return passed_bounds(problem, Automatic(), problem.box.vector(values))
+    return passed_bounds(problem, Automatic(), problem.box.vector(result.parameters))
 
 
 def _any(_: Result) -> bool:

@@ -49,7 +49,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.model import Instance, as_inequalities, bounds_over_time, has_constant_bounds
+from igpe.problem.model import Instance, bounds_over_time, has_constant_bounds, with_bounds
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum
@@ -178,13 +178,17 @@ class Run:
         own, times = np.array(self.instance.time, dtype=float), self.mesh.times
         at = np.searchsorted(own, times).clip(0, len(own) - 1)
         found = np.tile(np.array([-np.inf, np.inf])[:, None, None], (1, len(names), len(times)))
-        of_model = bounds_over_time(self.instance)
+        of_model = self._bounds_of_model
         for i, name in ((i, n) for i, n in enumerate(names) if n in of_model):
             for side, of, end in zip(found, of_model[name], (-np.inf, np.inf), strict=True):
                 # A model that keeps its times has changing bounds only there.
                 is_known = (own[at] == times) | (len({*of}) == 1)
                 side[i] = np.where(is_known, of[at], end)
         return found
+
+    @cached_property
+    def _bounds_of_model(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        return bounds_over_time(self.instance)
 
     def inputs(self, elements: IntArray, times: FloatArray) -> FloatArray:
         """(n_u, n) at times in elements: what jumps at an element's end has not done so yet."""
@@ -310,12 +314,9 @@ def _built(problem: Problem, part: Part, mesh: Mesh) -> tuple[Mesh, Problem]:
     if (new := own[~mesh.has(own)]).size:
         mesh = mesh.with_edges(new)
         fine = problem.built_at(part.k, mesh.times)
-    instance = fine.instances[part.k]
-    inequalities = dict(instance.inequalities)
-    for name, series in instance.slopes.items():
-        inequalities |= as_inequalities(instance.model, f"d({name})", series)
     instances = [*fine.instances]
-    instances[part.k] = replace(instance, inequalities=inequalities)
+    slopes = frozenset(f"d({name})" for name in instances[part.k].slopes)
+    instances[part.k] = with_bounds(instances[part.k], slopes)
     return mesh, fine.with_instances(instances)
 
 

@@ -7,7 +7,7 @@ with its derivatives; one constraint may hold several of them, at different time
 over time is one constraint for each time of the model: start, measured times, and its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -209,8 +209,12 @@ def violated(problem: Problem, x: FloatArray, *, bounds_too: bool = False) -> se
     bounds_too  whether to look at the bounds of states and algebraic variables as well
     raises  as `limits_along`; EstimationFailed if the model cannot be integrated
     """
+    return _violated(_over_times(problem, x, bounds_too=bounds_too), x)
+
+
+def _violated(each: Iterable[LimitsAlong], x: FloatArray) -> set[str]:
     names = set[str]()
-    for limits, value, along in _over_times(problem, x, bounds_too=bounds_too):
+    for limits, value, along in each:
         size = np.abs(value)
         still = np.linalg.norm(along * x, axis=1) <= SAME * size
         holds = limits.equations & still & (np.abs(value - limits.low) <= SAME * size)
@@ -227,8 +231,9 @@ def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set
                 model itself tells whether it is
     raises      as `violated`
     """
-    names = violated(problem, x)
-    for limits, value, along in _over_times(problem, x, bounds_too=False):
+    each = list(_over_times(problem, x, bounds_too=False))
+    names = _violated(each, x)
+    for limits, value, along in each:
         reach = along @ covariance
         error = np.sqrt(np.einsum("cn,cn->c", reach, along))
         below, above = value - limits.low, limits.high - value

@@ -131,7 +131,7 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
         if not over_time or (made := limits_along(fine, k, x)) is None:
             continue
         limits, every, along = made
-        of = np.array([n.rpartition(" at ")[0] for n in limits.names])
+        of = np.array([limits.constraint(i) for i in range(len(limits.names))])
         for name in sorted(over_time.keys() & set(of)):
             own = np.flatnonzero(of == name)
             value = every[own]

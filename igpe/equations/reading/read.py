@@ -171,7 +171,6 @@ class _Reading:
             residual=stack(equations.values()),
             measured=self.measured,
             starts={},
-            any_times=set(map(float, self.instance.time)) == set(times),
             any_value=frozenset(_of_any_value(self.instance, self.symbols, self.usual)),
         )
         self.derivatives = None
