@@ -1,14 +1,14 @@
-"""How large a model may be: chains, networks and tubes of 50 to 1,000 states.
+"""How large a model may be: chains, networks, tubes and columns of 50 to 1,000 states.
 
     python benchmarks/size.py [integrate] [check] [estimate] [curve] [--quick] [--only TEXT]
                               [--amici PYTHON] [--store FOLDER] [--json FILE] [--plot FILE]
 
 integrate  the course with the derivatives of all that is measured by all unknowns, at rtol 1e-8, by
-           igpe, by CasADi's CVODES with forward sensitivities, and by SciPy's BDF with sparse
-           Jacobians and differences (a multiple of one course); with --amici also by AMICI (forward
-           sensitivities; the environment is made as for petab_speed.py); then igpe's gradient of a
-           sum of squares by one sweep back; and what the first call takes, the compiler's time
-           included
+           igpe, by CasADi's CVODES or IDAS with forward sensitivities, and by SciPy's BDF with
+           sparse Jacobians and differences (a multiple of one course); with --amici also by AMICI
+           (forward sensitivities; the environment is made as for petab_speed.py); then igpe's
+           gradient of a sum of squares by one sweep back, beside CasADi's adjoints; and what the
+           first call takes, the compiler's time included
 check      `igpe.check`
 estimate   `igpe.estimate(problem, certify=False)`, all included, and the largest error of an
            unknown in standard errors; beside it Pyomo's collocation and IPOPT (size/collocated.py),
@@ -63,8 +63,10 @@ SIZES = {
     "chain": (10, 50, 100, 300),
     "network": (10, 100, 300, 1000),
     "tube": (10, 50, 200, 400, 1000),
+    "column": (10, 50, 200),
 }
 ESTIMATED = {"chain": (10, 50, 100, 300), "network": (100,), "tube": (10, 50, 200, 400)}
+ESTIMATED |= {"column": (10, 50, 100)}
 CURVE = {"chain": (5, 10, 20, 50, 100), "tube": (5, 10, 20, 50, 100, 200, 500, 1000)}
 BEGINS = {
     "Step 3": "step 3",
@@ -102,10 +104,12 @@ DRAWN = {
 }
 """Lines of the picture: what is drawn, and how."""
 CHECK, FIRST, MEMORY = 10.0, 10.0, 2048.0  # s, s, MiB
+PEER = ("cvodes", "idas")  # by whether there are implicit variables
 LARGE, SMALL = 200, 20  # states from which, and below which, igpe is compared
 PEERS = {
     "SciPy": ("derivatives", 3.0),
     "CasADi": ("derivatives", 3.0),
+    "CasADi back": ("gradient", 3.0),
     "AMICI": ("derivatives", 1 / 1.5),
     "Pyomo and IPOPT": ("estimate", 3.0),
 }
@@ -130,9 +134,9 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def integrate(case: Case, amici: Path | None = None) -> dict[str, float]:
     """See above."""
     found = _compiled(case)
-    if amici is not None:
+    if amici is not None and not compiled(case.problem).initial_value_problem(0).implicit:
         found |= _amici(case, amici)
-    found["CasADi"] = _casadi(case)
+    found |= _casadi(case)
     found["SciPy"] = (1 + len(case.truth)) * timed(lambda: case.equations.course(case.truth))[0]
     return found
 
@@ -156,18 +160,30 @@ def _compiled(case: Case) -> dict[str, float]:
     return found | {"gradient": timed(sweep)[0], "simulation": plain}
 
 
-def _casadi(case: Case) -> float:
-    """CVODES on igpe's equations, sparse LU, forward sensitivities; without the making of it."""
+def _casadi(case: Case) -> dict[str, float]:
+    """CVODES or IDAS on igpe's equations, sparse LU; without the making of it.
+
+    Forward sensitivities, and the gradient of a weighted sum by adjoints, which may fail: inf.
+    """
     ivp = compiled(case.problem).initial_value_problem(0)
     dae = {"x": ivp.x, "p": ivp.q, "ode": ivp.f}
+    if ivp.implicit:
+        dae |= {"z": ivp.y, "alg": ivp.g}
     options = {"reltol": 1e-8, "abstol": 1e-10, "linear_solver": "csparse", "max_num_steps": 10**6}
     times = case.equations.times[case.equations.times > 0].tolist()
-    solver = ca.integrator("solver", "cvodes", dae, 0.0, times, options)
-    directions = solver.forward(len(case.truth))
-    plain = solver(x0=case.equations.start, p=case.truth)
-    seeds = {"fwd_p": ca.DM.eye(len(case.truth))}
-    given = {"x0": case.equations.start, "p": case.truth, "out_xf": plain["xf"]}
-    return timed(lambda: directions(**given, **seeds))[0]
+    solver = ca.integrator("solver", PEER[bool(ivp.implicit)], dae, 0.0, times, options)
+    given = {"x0": case.equations.start, "z0": ivp.guess}
+    plain = {f"out_{name}": value for name, value in solver(**given, p=case.truth).items()}
+    directions, seeds = solver.forward(len(case.truth)), {"fwd_p": ca.DM.eye(len(case.truth))}
+    p = ca.MX.sym("p", len(case.truth))
+    weights = np.random.default_rng(0).standard_normal((len(case.equations.start), len(times)))
+    weighted = ca.dot(ca.DM(weights), solver(**given, p=p)["xf"])
+    gradient = ca.Function("gradient", [p], [ca.gradient(weighted, p)])
+    found = {"CasADi": timed(lambda: directions(**given, p=case.truth, **plain, **seeds))[0]}
+    try:
+        return {**found, "CasADi back": timed(lambda: gradient(case.truth))[0]}
+    except RuntimeError:  # of CVODES and IDAS
+        return {**found, "CasADi back": np.inf}
 
 
 def _amici(case: Case, python: Path) -> dict[str, float]:

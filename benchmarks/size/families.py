@@ -3,9 +3,12 @@
 chain    A1 -> A2 -> ... -> An, n - 1 rate constants, all states measured
 network  mass action of 1.5 n random reactions with 0.3 n rate constants, 50 states measured
 tube     axial dispersion and a reaction of second order in n cells, 3 unknowns, 3 cells measured
+column   distillation on n trays, whose temperatures are implicit variables (bubble points), 3
+         unknowns, 4 trays measured
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,6 +158,79 @@ def tube(n: int) -> Case:
     )
 
 
+ANTOINE = np.array([[6.90565, 1211.033, 220.79], [6.95464, 1344.8, 219.482]])  # mm Hg, degrees C
+PRESSURE, FEED, PART = 760.0, 1.0, 0.5  # mm Hg; kmol/min of feed; benzene in it
+
+
+def column(n: int) -> Case:
+    """Benzene and toluene: efficiency of the trays, their holdup, and flow of vapour."""
+    by_x, times = csc_array(np.eye(n) + np.eye(n, k=-1) + np.eye(n, k=1)), np.linspace(0, n, 31)
+    return _case(
+        partial(_trays, n),
+        {"E": 0.75, "M": 0.4, "V": 2.5},
+        Equations(_distilled, by_x, np.full(n, PART), times),
+        (1, n // 4, n // 2 + 2, n - 2),
+    )
+
+
+def _distilled(t: float, x: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """dx/dt of all trays."""
+    n = len(x)
+    degrees, (a, b, c) = np.full(n, 95.0), ANTOINE.T[..., None]  # of both, for all trays
+    for _ in range(8):  # Newton's method for the bubble points
+        vapours = 10 ** (a - b / (c + degrees))
+        gap = x * vapours[0] + (1 - x) * vapours[1] - PRESSURE
+        by = vapours * np.log(10) * b / (c + degrees) ** 2
+        degrees = degrees - gap / (x * by[0] + (1 - x) * by[1])
+    equal, (efficiency, holdup, vapour) = (
+        x * 10 ** (a[0] - b[0] / (c[0] + degrees)) / PRESSURE,
+        q,
+    )
+    y = np.append(equal[0], x[1:] + efficiency * (equal[1:] - x[1:]))
+    liquid = 0.6 * vapour + FEED * (np.arange(n) <= n // 2)
+    gain = np.append(liquid[1:] * x[1:], vapour * x[-1]) + FEED * PART * (np.arange(n) == n // 2)
+    gain[1:] += vapour * y[:-1]
+    loss = liquid * x + vapour * y
+    loss[0], loss[-1] = (liquid[1] - vapour) * x[0] + vapour * y[0], 2 * vapour * x[-1]
+    ends = np.isin(np.arange(n), (0, n - 1))
+    return np.asarray((gain - loss) / holdup / np.where(ends, 10, 1))
+
+
+def _trays(n: int, times: Any) -> Any:
+    middle = n // 2
+    m = _states(times, n)
+    m.T = pyo.Var(m.i, m.t, bounds=(50, 150), initialize=95)
+    for name, low, high in (("E", 0.2, 1.0), ("M", 0.05, 5.0), ("V", 1.8, 4.0)):
+        m.add_component(name, pyo.Var(bounds=(low, high)))
+
+    def vapour(k: int, degrees: Any) -> Any:
+        a, b, c = ANTOINE[k].tolist()
+        return 10 ** (a - b / (c + degrees))
+
+    @m.Constraint(m.i, m.t)
+    def bubble_point(m: Any, i: int, t: float) -> Any:
+        x, degrees = m.x[i, t], m.T[i, t]
+        return x * vapour(0, degrees) + (1 - x) * vapour(1, degrees) == PRESSURE
+
+    def gas(m: Any, i: int, t: float) -> Any:
+        x, equal = m.x[i, t], m.x[i, t] * vapour(0, m.T[i, t]) / PRESSURE
+        return x + m.E * (equal - x) if i else equal
+
+    @m.Constraint(m.i, m.t)
+    def balance(m: Any, i: int, t: float) -> Any:
+        x, below = m.x[i, t], gas(m, i - 1, t) if i else 0.0
+        above, under = (0.6 * m.V + FEED * (k <= middle) for k in (i + 1, i))
+        if i == n - 1:  # the condenser
+            return m.dx[i, t] == m.V * (below - x) / (10 * m.M)
+        if i == 0:  # the reboiler
+            gain, loss = above * m.x[1, t], (above - m.V) * x + m.V * gas(m, 0, t)
+            return m.dx[i, t] == (gain - loss) / (10 * m.M)
+        gain = above * m.x[i + 1, t] + m.V * below + FEED * PART * (i == middle)
+        return m.dx[i, t] == (gain - under * x - m.V * gas(m, i, t)) / m.M
+
+    return m
+
+
 def _states(times: Any, n: int) -> Any:
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times)
@@ -177,4 +253,9 @@ def _case(model: Any, truth: dict[str, float], equations: Equations, measured: A
     return Case(igpe.Problem(model, parameters=list(truth), experiments=run), q, equations)
 
 
-FAMILIES: dict[str, Callable[[int], Case]] = {"chain": chain, "network": network, "tube": tube}
+FAMILIES: dict[str, Callable[[int], Case]] = {
+    "chain": chain,
+    "network": network,
+    "tube": tube,
+    "column": column,
+}

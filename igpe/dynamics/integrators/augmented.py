@@ -22,45 +22,13 @@ from typing import Any, TypeAlias
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import FloatArray
+from igpe.dynamics.integrators.implicit import ImplicitUnits
 from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
 from igpe.equations.elimination import AtPoint, InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 FiveArrays: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
-
-
-DECADES = 1e3  # ratio of positive bounds from which an implicit variable is a logarithm
-
-
-@dataclass(frozen=True)
-class ImplicitUnits:
-    """Implicit variables y (n_y,) without dimension: y / size, or its logarithm.
-
-    logarithmic  (n_y,) where: see `DECADES`
-    """
-
-    size: FloatArray
-    logarithmic: BoolArray
-
-    @classmethod
-    def of(cls, ivp: InitialValueProblem) -> "ImplicitUnits":
-        """Those of a problem."""
-        return cls(ivp.implicit_scale, (ivp.lower > 0) & (ivp.upper >= DECADES * ivp.lower))
-
-    def there(self, y: FloatArray) -> FloatArray:
-        """Without dimension."""
-        z = y / self.size
-        return np.where(self.logarithmic, np.log(np.where(self.logarithmic, z, 1.0)), z)
-
-    def back(self, z: FloatArray) -> FloatArray:
-        """In the model's units."""
-        return self.size * np.where(self.logarithmic, np.exp(np.where(self.logarithmic, z, 0.0)), z)
-
-    def symbols_back(self, z: Any) -> Any:
-        """The same of a CasADi vector."""
-        every = (ca.exp(z[i]) if log else z[i] for i, log in enumerate(self.logarithmic.tolist()))
-        return ca.vertcat(ca.SX(0, 1), *every) * ca.DM(self.size.reshape(-1, 1))
 
 
 class Batched:

@@ -20,15 +20,16 @@ LOG = logging.getLogger(__name__)
 class Automatic(Integrator):
     """Automatic choice of an integrator that suits the equations.
 
-    - `Sundials` integrates equations with implicit algebraic variables.
-    - `RungeKutta` integrates all other equations, if a C compiler is found and the equations are
-      short enough to compile. `RungeKutta` chooses between its explicit and implicit pairs
-      within each interval. If a trajectory reaches the step limit, `Sundials` integrates it again
-      from its start; any other failure is final. Each run repeats these attempts independently of
-      earlier runs, so the same values of the unknowns always give the same results.
-    - If the equations are not compiled, the message `slow` says why. If there is only one interval,
-      `Sundials` integrates it. Otherwise igpe uses NumPy to integrate several intervals at once;
-      if NumPy fails on an interval, `Sundials` integrates this interval.
+    - `RungeKutta` integrates the equations, if a C compiler is found and the equations are short
+      enough to compile. `RungeKutta` chooses between its explicit and implicit pairs within each
+      interval. If a trajectory reaches the step limit, or fails with implicit algebraic variables,
+      `Sundials` integrates it again from its start; any other failure is final. Each run repeats
+      these attempts independently of earlier runs, so the same values of the unknowns always give
+      the same results.
+    - If the equations are not compiled, `Sundials` integrates those with implicit algebraic
+      variables. For all others, the message `slow` says why. If there is only one interval,
+      `Sundials` integrates it. Otherwise igpe uses NumPy to integrate several intervals at once; if
+      NumPy fails on an interval, `Sundials` integrates this interval.
 
     slack    as for `RungeKutta`: factor by which errors in sensitivities may exceed errors in
              states
@@ -47,11 +48,11 @@ class Automatic(Integrator):
         stiff = Sundials(**{name: v for name, v in given.items() if name != "slack"})
         if not quick.carries_out(ivp):
             return switched(self, ivp, nodes, times)
-        if ivp.y.numel():
-            return stiff.prepare(ivp, nodes, times)
         compiled = quick.prepare(ivp, nodes, times)
         if isinstance(compiled, RungeKuttaIntervals):
             return replace(compiled, otherwise=stiff)
+        if ivp.y.numel():
+            return stiff.prepare(ivp, nodes, times)
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         slow = (

@@ -71,6 +71,7 @@ class Shots:
     measured     (n_times, n_h) each time in the interval that begins at or before it, the last
                  node's in the last interval;  measured_by (n_times, n_h, n_d)
     states       (n_times, n_x);  states_by (n_times, n_x, n_d); empty if nobody needs them
+    implicit     (n_times, n_y) algebraic variables solved numerically; None if nobody asked
     status       (K,) CONVERGED, INTEGRATION_BROKE or NO_SOLVER
     reason       (K,) sentences; empty where nothing broke down
     steps        (K, 2) explicit and implicit steps that were taken, if they are counted; those of
@@ -90,6 +91,7 @@ class Shots:
     steps: IntArray | None = None
     plain: int = 0
     stretches: int = 0
+    implicit: FloatArray | None = None
 
     @property
     def by_start(self) -> FloatArray:
@@ -192,7 +194,7 @@ class Intervals(ABC):
         return Trajectory(
             times,
             shots.states,
-            np.empty((len(times), 0)),
+            np.empty((len(times), 0)) if shots.implicit is None else shots.implicit,
             shots.measured,
             shots.states_by,
             shots.measured_by,
@@ -247,7 +249,18 @@ class Intervals(ABC):
                 of all there is, in place of the given ones. Then steps depend on starts and q
                 alone: two calls give derivatives of the very same steps
         """
-        raise NotImplementedError
+        shots, along, n_x = self.run(starts, q), np.array(first, dtype=float), np.shape(starts)[1]
+        ends, measured = [], []
+        for k, rows in enumerate(map(slice, self.cut.rows, self.cut.rows[1:])):
+            ends.append(shots.ends_by[k] @ along)
+            measured.append(shots.measured_by[rows] @ along)
+            along[:n_x] = ends[-1]
+            if k + 1 < len(starts):
+                gap = shots.ends[k] - starts[k + 1] if gaps is None else gaps[k + 1]
+                along[:n_x, -1] += gap
+        none = np.empty((*shots.states.shape, 0))
+        by = np.concatenate(measured)
+        return replace(shots, ends_by=np.array(ends), measured_by=by, states_by=none)
 
     def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
         """`chained`, with a probe, and a record of its steps."""
@@ -426,11 +439,11 @@ class Integrator(Checked, ABC):
 
 
 def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) -> Refused:
-    """The intervals of a method that needs explicit algebraic variables."""
+    """The intervals of a method that cannot solve for the implicit algebraic variables."""
     return Refused(
         ivp,
         pieces,
-        f"{type(method).__name__} cannot integrate equations with the implicit algebraic "
+        f"{type(method).__name__} cannot integrate these equations with the implicit algebraic "
         f"variables {list(ivp.implicit)}; use igpe.integrators.Sundials, or "
         "igpe.integrators.Automatic, which then chooses Sundials.",
     )

@@ -22,6 +22,7 @@ from igpe.core.arguments import Positive, instance_of
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import deferred, stopped
 from igpe.core.status import Status
+from igpe.dynamics.integrators.augmented import Consistent, augmented
 from igpe.dynamics.integrators.base import (
     Integrator,
     Intervals,
@@ -36,7 +37,7 @@ from igpe.dynamics.integrators.base import (
     spread,
 )
 from igpe.dynamics.integrators.compiler import built
-from igpe.dynamics.integrators.cut import cut
+from igpe.dynamics.integrators.cut import Cut, cut
 from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
@@ -86,13 +87,14 @@ class Pair(enum.IntEnum):
 
 @dataclass(frozen=True)
 class RungeKutta(Integrator):
-    """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
+    """Runge-Kutta pairs in C.
 
-    The integrator rejects equations with implicit algebraic variables, and equations with more than
-    `LONGEST` operations. Without a C compiler, it rejects all equations (status NO_SOLVER). The
-    result of an interval depends only on its own start and on the unknowns q. The integrator checks
-    the size of the states after each step, and checks for the time limit and Ctrl-C every few
-    hundred steps.
+    Newton's method solves for implicit algebraic variables inside the equations. The integrator
+    rejects equations in which more than 100 implicit variables only have a common solution, and
+    equations with more than `LONGEST` operations. Without a C compiler, it rejects all equations
+    (status NO_SOLVER). The result of an interval depends only on its own start and on the unknowns
+    q. The integrator checks the size of the states after each step, and checks for the time limit
+    and Ctrl-C every few hundred steps.
 
     slack      factor by which errors in sensitivities may exceed errors in states. Gauss-Newton
                steps do not need accurate sensitivities, but without error control the
@@ -125,12 +127,12 @@ class RungeKutta(Integrator):
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
     ) -> Intervals:
         pieces = cut(ivp, nodes, times, jumps=True)
-        if ivp.y.numel():
-            return refused_implicit(self, ivp, pieces)
         some, (slope, *told) = _formulas(ivp)
-        model = written(slope)
+        model = written(slope, ivp.y.numel())
+        if model is None:
+            return refused_implicit(self, ivp, pieces)
         kinds = dict.fromkeys([told[0], *sorted(told[1:], key=lambda one: one.key)])
-        outputs = written_told(*kinds)
+        outputs = written_told(*kinds, implicit=ivp.y.numel())
         if (length := model.length + sum(one.length for one in outputs)) > LONGEST:
             why = (
                 f"The equations are too long to compile: they have {length} operations, and the "
@@ -261,6 +263,8 @@ class RungeKuttaIntervals(Intervals):
         found = some.wide(self._run(starts, q, columns), len(self.ivp.unknowns))
         if (other := self._instead(*_numbers(found))) is not None:
             return other.run(starts, q, derivatives=derivatives)
+        if self._lost(found):
+            return self._second.run(starts, q, derivatives=derivatives)
         return found
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
@@ -345,8 +349,9 @@ class RungeKuttaIntervals(Intervals):
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
         found = super().trajectory(q, derivatives=derivatives)
-        few = self._clock.out_of_steps and allowed() is None
-        if found.status.usable or self.otherwise is None or not few:
+        again = self._clock.out_of_steps and allowed() is None
+        again |= bool(self.ivp.implicit) and not self._clock.late
+        if found.status.usable or self.otherwise is None or not again:
             return found
         return self._second.trajectory(q, derivatives=derivatives)
 
@@ -369,7 +374,14 @@ class RungeKuttaIntervals(Intervals):
         found = self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed))
         if (other := self._instead(*_numbers(found))) is not None:
             return other.chained(starts, q, first, gaps=gaps, probed=probed)
+        if self._lost(found):
+            return self._second.chained(starts, q, first, gaps=gaps)
         return found
+
+    def _lost(self, found: Shots) -> bool:
+        """Whether implicit variables may be why an interval broke down."""
+        broke = not all(status.usable for status in found.status)
+        return bool(self.ivp.implicit) and broke and self.otherwise is not None
 
     def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
         """See `Intervals`."""
@@ -377,7 +389,7 @@ class RungeKuttaIntervals(Intervals):
         while True:
             here = self.at(q)
             pieces = self.cut if isinstance(here, str) else here.cut
-            tape = Tape.of(pieces, len(self.ivp.states), self._room[0])
+            tape = Tape.of(pieces, len(self.ivp.states), len(self.ivp.implicit), self._room[0])
             along = self._run(starts, q, columns, tape)
             if tape.count <= tape.room:
                 if (other := self._instead(*_numbers(along))) is not None:
@@ -391,13 +403,15 @@ class RungeKuttaIntervals(Intervals):
         expected = (len(self.cut.times), self.ivp.measured.numel())
         if np.shape(weights) != expected:
             raise ValueError(f"Expected weights of shape {expected}, got {np.shape(weights)}.")
-        given, q = np.ascontiguousarray(weights, dtype=float), recorded.q[places]
+        told = np.zeros((expected[0], expected[1] + len(self.ivp.implicit)))
+        told[:, : expected[1]] = weights
+        q = recorded.q[places]
         by_node, by_q, by_unknown = (
             np.empty((n_k, n_x)),
             np.empty(len(q)),
             np.zeros(recorded.q.size),
         )
-        arrays = [v.ctypes.data for v in (given, by_node, by_q)]
+        arrays = [v.ctypes.data for v in (told, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
         here = self.at(recorded.q)
         if (
@@ -495,7 +509,8 @@ class RungeKuttaIntervals(Intervals):
         if isinstance(here := self.at(q), str):
             return self.nothing(n_d - before - after + rest, here)
         own = np.asarray(q, dtype=float)[self.needed.places]
-        parts = (starts, own, columns.along, columns.gaps)
+        near = self._near(starts, q, here.cut) if self.ivp.implicit else None
+        parts = (starts, near, own, columns.along, columns.gaps)
         given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
         layout, size = self._layout(n_d, rest, states)
         room = np.empty(size)  # one for all: many small arrays take longer than a short run
@@ -523,14 +538,36 @@ class RungeKuttaIntervals(Intervals):
             numbers[1::2] = [v[:, :, kept] for v in numbers[1::2]]
             if rest:
                 numbers[3] = np.concatenate([numbers[3], beyond], axis=2)
-        ended, n_k = told[:, 0], self.cut.intervals
-        self._clock.heard(ended)
-        status, reasons = [Status.CONVERGED] * n_k, [""] * n_k
-        for k in ended.nonzero()[0]:
-            status[k] = Status.INTEGRATION_BROKE
-            reasons[k] = self._why(int(ended[k]), float(reached[k, 0]), int(told[k, 1]))
+        self._clock.heard(told[:, 0])
         a, b, c, d, e, f = numbers
-        return Shots(a, b, c, d, e, f, tuple(status), tuple(reasons), told[:, 2:])
+        h, y = np.split(c, [self.ivp.measured.numel()], axis=1)
+        ended = self._ended(told, reached[:, 0])
+        return Shots(a, b, h, d[:, : h.shape[1]], e, f, *ended, told[:, 2:], implicit=y)
+
+    def _ended(
+        self, told: IntArray, reached: FloatArray
+    ) -> tuple[tuple[Status, ...], tuple[str, ...]]:
+        """How intervals ended, and why they broke down."""
+        reasons = [
+            self._why(int(e), float(r), int(x)) for (e, x, *_), r in zip(told, reached, strict=True)
+        ]
+        status = [Status.INTEGRATION_BROKE if e else Status.CONVERGED for e in told[:, 0]]
+        return tuple(status), tuple(reasons)
+
+    def _near(self, starts: FloatArray, q: FloatArray, pieces: Cut) -> FloatArray:
+        """(K, n_y) implicit variables at the starts, without dimension; NaN if there are none."""
+        scale = np.maximum(np.abs(q), self.ivp.unknown_scale)
+        rows = np.ones(self._consistent.n_y)
+        found = np.full((len(starts), len(rows)), np.nan)
+        for k, start in enumerate(np.asarray(starts) / self.ivp.scale):
+            numbers = (q, scale, pieces.inputs[pieces.first[k]], rows, [pieces.nodes[k], 1.0])
+            z = self._consistent(start, self._consistent.guess, np.concatenate(numbers))
+            found[k] = np.nan if z is None else z
+        return found
+
+    @cached_property
+    def _consistent(self) -> Consistent:
+        return Consistent(augmented(self.ivp, sensitivities=False), self.ivp)
 
     def _layout(self, n_d: int, rest: int, states: bool) -> tuple[list[tuple[Any, Any, int]], int]:
         """Shape, kind and offset in bytes of each array of results, and how many numbers they have.
@@ -539,7 +576,8 @@ class RungeKuttaIntervals(Intervals):
         """
         n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
         if (key := (n_k, n_t, n_d, rest, states)) not in self._layouts:
-            shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, n_x if states else 0))
+            n_h = self.ivp.measured.numel() + len(self.ivp.implicit)
+            shapes = ((n_k, n_x), (n_t, n_h), (n_t, n_x if states else 0))
             every: list[Any] = [s for shape in shapes for s in (shape, (*shape, n_d))]
             every[3] = (*shapes[1], n_d + rest)
             every += [(n_k, 1), (n_k, 4)]

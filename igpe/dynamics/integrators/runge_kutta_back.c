@@ -26,10 +26,12 @@ static void untell(Run *r, const Sweep *s, long long row, double *to) {
   SIZED(r);
   const Plan *p = r->plan;
   const Told *told = p->told;
-  const double *w = s->weights + row * told->size;
-  const double *arg[5] = {p->times + row, s->tape->states + row * N_X, r->q,
-                          p->row_inputs + row * 2 * r->model->inputs, told->numbers};
+  const long n_y = (long)r->model->implicit;
+  const double *w = s->weights + row * told->size, *x = s->tape->states + row * (N_X + n_y);
+  const double *inputs = p->row_inputs + row * 2 * r->model->inputs;
+  const double *arg[6] = {p->times + row, x, r->q, inputs, told->numbers, r->near_told};
   double *res[3] = {r->told_h, r->hx, r->hq};
+  copy(r->near_told, x + N_X, n_y), r->near_told[n_y] = 0;
   told->both(arg, res, r->told_iw, r->told_w, 0);
   for (long m = 0; m < told->x_entries; m++)
     add_transposed(m, (long)told->x_row[m], (long)told->x_col[m], r->hx, w, to);
@@ -44,7 +46,8 @@ static void untell(Run *r, const Sweep *s, long long row, double *to) {
 static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
   SIZED(r);
   const Model *m = r->model;
-  const double *step = s->tape->steps + n * (2 + STAGES * N_X), t = step[0], h = step[1];
+  const long n_y = (long)m->implicit, length = 2 + STAGES * N_X + n_y;
+  const double *step = s->tape->steps + n * length, t = step[0], h = step[1];
   const long long *kind = s->tape->kinds + 4 * n;
   const int implicit = (int)kind[0], stages = implicit ? KC_STAGES : DP_STAGES;
   double k[STAGES][N_X], x[N_X], stage[N_X], told[N_X];
@@ -68,6 +71,7 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
     int counts = 0;
     for (int i = 0; i < N_X; i++) counts |= k[j][i] != 0;
     if (counts) {
+      copy(r->near, step + length - n_y, n_y);
       slopes_at(r, t + (implicit ? KC_C[j] : DP_C[j]) * h, step + 2 + j * N_X, 0);
       if (a[j] != 0) {
         if (!factorise(r, 0, h * a[j])) return 0;

@@ -38,7 +38,7 @@ typedef struct {
   Along along;               /* slopes of four directions, or `two` times four, without Jacobians */
   const double *numbers;     /* c */
   long long few;             /* up to how many directions this is faster; 0: it is not there */
-  long long states, unknowns, inputs, work, iwork;
+  long long states, unknowns, inputs, implicit, work, iwork; /* implicit: variables, see `..._implicit.c` */
   /* Entries of the Jacobians: how many, their rows and columns, where rows begin. Those of f_q by
      unknowns: where each unknown's begin, and which they are. Sparse factors: see `..._linear.c`. */
   long long fx_n, fq_n, lu_n;
@@ -84,9 +84,9 @@ typedef struct {
   long long room, count;  /* steps there is room for, and steps there were */
   long long *first;       /* (intervals + 1) first step of each */
   long long *kinds;       /* (room, 4) implicit or not, piece, first time told in it, and after it */
-  double *steps;          /* (room, 2 + STAGES N_X) where it begins, its length, where the model's */
-                          /* Jacobians of the stages stand */
-  double *states;         /* (n_times, N_X) of which was told */
+  double *steps;          /* (room, 2 + STAGES N_X + implicit) where it begins, its length, where the */
+                          /* model's Jacobians of the stages stand; implicit variables where it begins */
+  double *states;         /* (n_times, N_X + implicit) of which was told, with implicit variables */
   double *jumped;         /* (pieces, N_X) before a jump */
 } Tape;
 
@@ -95,6 +95,7 @@ typedef struct {
   long long rest;        /* 1: the unknowns that move nothing are no directions; what is measured */
                          /* by them stands in further columns */
   const double *starts;  /* (intervals, N_X) */
+  const double *implicit; /* (intervals, implicit) variables there, about */
   const double *q;       /* (unknowns) */
   const double *along;   /* (intervals, N_X + those unknowns, directions), or 0 for unit directions */
   const double *gaps;    /* (intervals, N_X) where chained, before each; 0 for those there are */
@@ -132,6 +133,8 @@ typedef struct {
   double *hx, *hq, *told_h, *told_w;
   casadi_int *told_iw;
   double *point, *f, *w;  /* a state, its slope, memory of the model's functions */
+  double *near, *near_x, *near_told; /* implicit variables of the last slope, where the step begins, and */
+                          /* of what is told; behind them, whether their factors are known */
   double *fast;           /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
@@ -168,14 +171,14 @@ INLINE long moving(const Plan *p, const Batch *b) {
 }
 
 static void slope_at(Run *r, double t, const double *x) {
-  const double *arg[5] = {&t, x, r->q, r->ab, r->model->numbers};
+  const double *arg[6] = {&t, x, r->q, r->ab, r->model->numbers, r->near};
   double *res[1] = {r->f};
   r->model->slope(arg, res, r->iw, r->w, 0);
 }
 
 /* With the Jacobians of stage i. */
 static void slopes_at(Run *r, double t, const double *x, int i) {
-  const double *arg[5] = {&t, x, r->q, r->ab, r->model->numbers};
+  const double *arg[6] = {&t, x, r->q, r->ab, r->model->numbers, r->near};
   double *res[3] = {r->f, r->fx[i], r->fq[i]};
   r->model->slopes(arg, res, r->iw, r->w, 0);
 }
@@ -304,9 +307,13 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const Told *told = p->told;
   const long n_d = r->directions, n_h = (long)told->size;
   const long row_length = n_d + (b->rest ? (long)told->unknowns - N_Q : 0);
-  const double *arg[5] = {p->times + row, x, r->q, p->row_inputs + row * 2 * N_U, told->numbers};
+  const long n_y = (long)r->model->implicit;
+  const double *inputs = p->row_inputs + row * 2 * N_U;
+  const double *arg[6] = {p->times + row, x, r->q, inputs, told->numbers, r->near_told};
   double *res[3] = {b->measured + row * n_h, r->hx, r->hq};
-  if (b->tape) memcpy(b->tape->states + row * N_X, x, sizeof(double) * N_X);
+  copy(r->near_told, r->near, n_y), r->near_told[n_y] = 0;
+  double *kept = b->tape ? b->tape->states + row * (N_X + n_y) : 0;
+  if (kept) copy(kept, x, N_X), copy(kept + N_X, r->near, n_y);
   if (b->states) {
     memcpy(b->states + row * N_X, x, sizeof(double) * N_X);
     unfold(r, x, b->states_by + row * N_X * n_d);
@@ -463,6 +470,8 @@ static size_t placed(Run *r, size_t many) {
   }
   r->point = room(r, &used, n_x), r->f = room(r, &used, n_x), r->fast = room(r, &used, n_x);
   r->seen = room(r, &used, STAGES * n_x), r->w = room(r, &used, (size_t)m->work + 1);
+  double **near[3] = {&r->near, &r->near_x, &r->near_told};
+  for (int i = 0; i < 3; i++) *near[i] = room(r, &used, (size_t)m->implicit + 1);
   r->iw = (casadi_int *)room(r, &used, (size_t)m->iwork + 1);
   r->by = room(r, &used, (size_t)(m->unknowns * r->lanes)), r->most = room(r, &used, (size_t)r->lanes);
   r->carried = room(r, &used, many);

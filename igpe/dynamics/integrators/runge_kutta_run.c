@@ -87,10 +87,12 @@ static void record(Run *r, Tape *tape, const Course *c, double h, long long told
   const long long n = tape->count++;
   if (n < tape->room) {
     const long long kind[4] = {c->implicit, r->piece, told, c->next};
-    double *step = tape->steps + n * (2 + STAGES * N_X);
+    const long n_y = (long)r->model->implicit;
+    double *step = tape->steps + n * (2 + STAGES * N_X + n_y);
     memcpy(tape->kinds + 4 * n, kind, sizeof kind);
     step[0] = c->t, step[1] = h;
     memcpy(step + 2, r->seen, sizeof(double) * STAGES * N_X);
+    copy(step + 2 + STAGES * N_X, r->near_x, n_y);
   }
 }
 
@@ -119,10 +121,12 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   if (end <= c->t) return DONE; /* nothing but the start is asked for */
   slopes(r, 0, c->t, r->x), copy(r->seen, r->x, r->model->states);
   r->at_x = r->lanes && !r->few;
+  copy(r->near_x, r->near, r->model->implicit);
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
     if (c->since++ >= p->max_steps || c->steps++ >= p->most_steps) return STEPS;
     if (++r->tried % LISTEN == 0 && p->stopped()) return STOPPED;
+    copy(r->near, r->near_x, r->model->implicit);
     if (trial) c->implicit = 1, explicit_h = c->h, c->h *= LONGER;
     int ends = c->t + 1.01 * c->h >= end;
     double h = ends ? end - c->t : c->h, t = ends ? end : c->t + h;
@@ -153,6 +157,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     if (b->tape) record(r, b->tape, c, h, told);
     c->told[2 + c->implicit]++;
     c->t = t;
+    copy(r->near_x, r->near, r->model->implicit);
     advance(r, c->implicit);
     double wanted = 0.9 * pow(before, 0.2 * order) / pow(error > 1e-10 ? error : 1e-10, expo);
     wanted = wanted > 10 ? 10 : wanted < 0.2 ? 0.2 : wanted;
@@ -189,6 +194,9 @@ static void begin(Run *r, const Batch *b, long long k) {
   const double *along = b->chained ? r->carried : b->along;
   if (along && !b->chained) along += k * (N_X + n_q) * n_d;
   r->along = along ? along + N_X * n_d : 0;
+  const long n_y = (long)r->model->implicit;
+  if (n_y) copy(r->near, b->implicit + k * n_y, n_y);
+  r->near[n_y] = 0;
   for (long i = 0; i < r->N; i++) r->x[i] = 0;
   for (int i = 0; i < N_X; i++) r->x[i] = start[i];
   for (long lane = 0; lane < r->lanes; lane++) {

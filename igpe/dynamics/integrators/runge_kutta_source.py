@@ -29,6 +29,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.formulas import SharedFormula
+from igpe.dynamics.integrators.implicit import ImplicitUnits, eliminated
 from igpe.dynamics.integrators.limits import MOST_STEPS
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
@@ -165,7 +166,8 @@ class ModelStruct(_Functions):
 
     _fields_ = _fields(
         "slope slopes products along numbers few:integer states:integer unknowns:integer "
-        "inputs:integer work:integer iwork:integer fx_n:integer fq_n:integer lu_n:integer "
+        "inputs:integer implicit:integer work:integer iwork:integer "
+        "fx_n:integer fq_n:integer lu_n:integer "
         "fx_row fx_col fx_first fq_row fq_col fq_first fq_begin fq_at "
         "lu_order lu_place lu_first lu_col lu_diagonal"
     )
@@ -204,7 +206,8 @@ class BatchStruct(ctypes.Structure):
     """`Batch` of the C code: starts, unknowns, directions, and where results go."""
 
     _fields_ = _fields(
-        "directions:integer rest:integer starts q along gaps probed:integer chained:integer "
+        "directions:integer rest:integer starts implicit q along gaps probed:integer "
+        "chained:integer "
         "ends ends_by measured measured_by states states_by reached told tape"
     )
 
@@ -215,13 +218,13 @@ class Tape(ctypes.Structure):
     _fields_ = _fields("room:integer count:integer first kinds steps states jumped")
 
     @classmethod
-    def of(cls, pieces: Cut, n_x: int, room: int) -> "Tape":
+    def of(cls, pieces: Cut, n_x: int, n_y: int, room: int) -> "Tape":
         """An empty one; it keeps the arrays it points at."""
         arrays = {
             "first": np.empty(pieces.intervals + 1, dtype=np.int64),
             "kinds": np.empty((room, 4), dtype=np.int64),
-            "steps": np.empty((room, 2 + STAGES * n_x)),
-            "states": np.empty((len(pieces.times), n_x)),
+            "steps": np.empty((room, 2 + STAGES * n_x + n_y)),
+            "states": np.empty((len(pieces.times), n_x + n_y)),
             "jumped": np.empty((len(pieces.edges), n_x)),
         }
         tape = cls(room=room, **{name: array.ctypes.data for name, array in arrays.items()})
@@ -354,6 +357,7 @@ DRIVER = {
 }
 """Files of the runs forwards, and of the sweep back, which few need."""
 SLOPES = Path(__file__).with_name("runge_kutta_slopes.c")
+IMPLICIT = Path(__file__).with_name("runge_kutta_implicit.c")
 WRITTEN_OUT = 500  # entries of Jacobians up to which products are: they run faster, build longer
 
 
@@ -379,15 +383,28 @@ def driver(function: str, is_sparse: bool) -> str:
 
 
 @lru_cache(MOST_WRITTEN)
-def written(slope: SharedFormula) -> Written:
-    """The source of the slopes f of a problem without implicit algebraic variables."""
-    functions, jacobians = with_jacobians(slope, "igpe_slope", "fx", "fq")
+def written(slope: SharedFormula, implicit: int = 0) -> Written | None:
+    """The source of the slopes f, of which the last are to be 0 by so many implicit variables.
+
+    None if these cannot be eliminated (`igpe.dynamics.integrators.implicit.blocks_of`)
+    """
+    name = "igpe_slope"
+    functions, jacobians = with_jacobians(slope, name + "_raw" * bool(implicit), "fx", "fq")
     _, x, q, ab, _ = functions[0].sx_in()
     parts = _parts(functions)
     model = _generated(parts)
-    few, lines = directions(directional(functions[0]), functions[1], model)
+    model += "\n".join(_calls(parts, jacobians)) if len(parts) > len(functions) else ""
+    work, iwork = max(f.sz_w() for f in parts), max(f.sz_iw() for f in parts)
+    few, lines = 0, list[str]()
+    if implicit:
+        left = eliminated(name, (work, iwork), jacobians["fx"], jacobians["fq"], implicit)
+        if left is None:
+            return None
+        model, work, iwork = model + IMPLICIT.read_text() + left.source, left.reals, left.integers
+        jacobians = {"fx": left.by_x, "fq": left.by_q}
+    else:
+        few, lines = directions(directional(functions[0]), functions[1], model)
     lines += _products(*jacobians.values())
-    lines += _calls(parts, jacobians) if len(parts) > len(functions) else []
     of = np.array(jacobians["fq"].sparsity().row(), dtype=int)  # unknowns of the entries
     begins = np.cumsum([0, *np.bincount(of, minlength=q.numel())])
     places = {
@@ -399,11 +416,12 @@ def written(slope: SharedFormula) -> Written:
     }
     sizes = {
         "few": few,
-        "states": x.numel(),
+        "states": x.numel() - implicit,
         "unknowns": q.numel(),
         "inputs": ab.numel() // 2,
-        "work": max(f.sz_w() for f in parts),
-        "iwork": max(f.sz_iw() for f in parts),
+        "implicit": implicit,
+        "work": work,
+        "iwork": iwork,
         "fx_n": jacobians["fx"].nnz(),
         "fq_n": jacobians["fq"].nnz(),
         "lu_n": len(places.get("lu_col", ())),
@@ -436,8 +454,8 @@ def _parts(functions: Sequence[Any]) -> list[Any]:
     for a, b in pairwise(n_x * k // count for k in range(count + 1)):
         slopes = [f[a:b], by_x[:, a:b], by_q[:, a:b]]
         parts += [
-            ca.Function(f"igpe_slope_{a}", given, slopes[:1]),
-            ca.Function(f"igpe_slopes_{a}", given, slopes),
+            ca.Function(f"{plain.name()}_{a}", given, slopes[:1]),
+            ca.Function(f"{both.name()}_{a}", given, slopes),
         ]
     return parts if sum(p.n_instructions() for p in parts) <= 1.5 * length else [plain, both]
 
@@ -445,12 +463,13 @@ def _parts(functions: Sequence[Any]) -> list[Any]:
 def _calls(parts: Sequence[Any], jacobians: dict[str, Any]) -> list[str]:
     """The functions that call all parts, whose results follow each other."""
     lines, firsts = [], [matrix.sparsity().colind() for matrix in jacobians.values()]
-    for kind, results in (("slope", 1), ("slopes", 3)):
+    kinds = dict.fromkeys(part.name().rpartition("_")[0] for part in parts)
+    for kind, results in zip(kinds, (1, 3), strict=True):
         given = "const double **arg, double **res, casadi_int *iw, double *w, int m"
-        lines.append(f"CASADI_SYMBOL_EXPORT int igpe_{kind}({given}) {{")
+        lines.append(f"CASADI_SYMBOL_EXPORT int {kind}({given}) {{")
         for part in parts:
             name, _, row = part.name().rpartition("_")
-            if name == f"igpe_{kind}":
+            if name == kind:
                 first = [int(row), *(begins[int(row)] for begins in firsts)]
                 to = ", ".join(f"res[{i}] + {first[i]}" for i in range(results))
                 lines.append(f"{{ double *to[] = {{{to}}}; {part.name()}(arg, to, iw, w, m); }}")
@@ -459,44 +478,58 @@ def _calls(parts: Sequence[Any], jacobians: dict[str, Any]) -> list[str]:
 
 
 @lru_cache(MOST_WRITTEN)
-def written_told(*formulas: SharedFormula) -> tuple[Written, ...]:
-    """One source of what is measured and of what happens at breaks, with functions of each."""
-    functions, parts = list[Any](), []
+def written_told(*formulas: SharedFormula, implicit: int = 0) -> tuple[Written, ...]:
+    """One source of what is measured and of what happens at breaks, with functions of each.
+
+    implicit  how many last rows are to be 0, see `written`
+    """
+    functions, made, parts = list[Any](), list[Any](), []
     for k, formula in enumerate(formulas):
-        both, jacobians = with_jacobians(formula, f"igpe_told{k}", "x", "q")
+        name = f"igpe_told{k}"
+        both, jacobians = with_jacobians(formula, name + "_raw" * bool(implicit), "x", "q")
+        memory = max(f.sz_w() for f in both), max(f.sz_iw() for f in both)
+        if implicit:
+            left = eliminated(name, memory, jacobians["x"], jacobians["q"], implicit)
+            assert left is not None, "the slopes have the same equations"
+            memory, jacobians = (left.reals, left.integers), {"x": left.by_x, "q": left.by_q}
+            made.append(left.source)
         sizes = {
-            "size": both[0].numel_out(0),
+            "size": both[0].numel_out(0) - implicit,
             "unknowns": both[0].numel_in(2),
-            "integers": max(f.sz_iw() for f in both),
-            "reals": max(f.sz_w() for f in both),
+            "reals": memory[0],
+            "integers": memory[1],
         }
         places: dict[str, IntArray] = {}
-        for name, transposed in jacobians.items():
+        for by, transposed in jacobians.items():
             columns, rows = transposed.sparsity().get_triplet()
-            sizes[f"{name}_entries"] = len(rows)
+            sizes[f"{by}_entries"] = len(rows)
             places |= {
-                f"{name}_row": np.array(rows, np.int64),
-                f"{name}_col": np.array(columns, np.int64),
+                f"{by}_row": np.array(rows, np.int64),
+                f"{by}_col": np.array(columns, np.int64),
             }
-        names = tuple(f.name() for f in both)
         functions += both
-        parts.append((names, sum(f.n_instructions() for f in both), sizes, places))
-    text = _generated(functions)
+        parts.append(((name, f"{name}s"), sum(f.n_instructions() for f in both), sizes, places))
+    text = "\n".join([_generated(functions), *([IMPLICIT.read_text()] * bool(implicit)), *made])
     return tuple(Written(names, text, *part) for names, *part in parts)
 
 
 def model_formulas(ivp: InitialValueProblem, moving: int) -> list[SharedFormula]:
     """f, h and the breaks as functions of (t, x, q, ab), with u = a + b t.
 
-    f is one of the first `moving` unknowns; a break gives the states after it, and its time.
+    f is one of the first `moving` unknowns; a break gives the states after it, and its time. With
+    implicit variables y there are (t, [x, z], q, ab), z being y without dimension; h gives y too,
+    and g = 0 comes last.
     """
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
-    f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
-    ab, q = ca.vertcat(a, b), ca.SX(0, 1)
+    z = ca.SX.sym("z", ivp.y.numel())
+    new = [a + b * ivp.t, ImplicitUnits.of(ivp).symbols_back(z)]
+    f, h = ca.vertcat(ivp.f, ivp.g), ca.vertcat(ivp.measured, ivp.y, ivp.g)
+    f, h = ca.substitute([f, h], [ivp.u, ivp.y], new)
+    x, ab, q = ca.vertcat(ivp.x, z), ca.vertcat(a, b), ca.SX(0, 1)
     if moving:
         q = ivp.q[:moving]
-    slope = ca.Function("f", [ivp.t, ivp.x, q, ab], [ca.densify(f)])
-    measured = ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], [ca.densify(h)])
+    slope = ca.Function("f", [ivp.t, x, q, ab], [ca.densify(f)])
+    measured = ca.Function("h", [ivp.t, x, ivp.q, ab], [ca.densify(h)])
     formulas = [SharedFormula(slope), SharedFormula(measured)]
     if (given := ivp.switching) is not None:
         afters = [ivp.x] * given.modes + [jump.after for jump in given.jumps]

@@ -30,7 +30,13 @@ def test_explicit_equations_are_compiled():
     assert same(*by("lotka_volterra", Automatic(), RungeKutta()))
 
 
-def test_implicit_variables_are_left_to_idas():
+@needs_compiler
+def test_implicit_variables_are_compiled():
+    assert same(*by("dimer", Automatic(), RungeKutta()))
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_implicit_variables_are_left_to_idas():
     assert same(*by("dimer", Automatic(), Sundials()))
 
 

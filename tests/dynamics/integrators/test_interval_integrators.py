@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from initial_values import needs_compiler, one_state
+from initial_values import one_state
 from interval_problems import (
     EXACT,
     LANES,
@@ -23,7 +23,6 @@ from interval_problems import (
 from igpe.core.status import Status
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
 from igpe.dynamics.integrators.lock_step import LockStep
-from igpe.dynamics.integrators.runge_kutta import RungeKutta
 
 NAMES = ["henon_heiles", "calcium", "stirred_tank", "reversible", "decay", "fed"]
 
@@ -155,9 +154,7 @@ def test_wrong_numbers_of_starts_and_unknowns(method):
         made.run(one.starts, np.ones(2))
 
 
-@pytest.mark.parametrize(
-    "method", [pytest.param(RungeKutta(), marks=needs_compiler), LockStep(), LocalLinearization()]
-)
+@pytest.mark.parametrize("method", [LockStep(), LocalLinearization()])
 def test_implicit_algebraic_variables_are_refused_as_a_status(method):
     one = of_zoo("dimer", 3)
     came = one.run(method)
