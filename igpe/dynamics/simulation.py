@@ -129,7 +129,8 @@ def other_root(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     for sign in (*(1 - 2 * np.eye(n)), -np.ones(n)):
         other = _root(step, sign * y)
         size = np.maximum(np.maximum(np.abs(y), np.abs(other)), CLOSE)
-        far = np.where(of_model, np.abs(other - y) / size, 0.0)
+        with np.errstate(invalid="ignore"):  # where Newton's method ran away
+            far = np.where(of_model, np.abs(other - y) / size, 0.0)
         if (far > SLACK).any() and ((ivp.lower <= other) & (other <= ivp.upper)).all():
             k = int(np.argmax(far))
             return (

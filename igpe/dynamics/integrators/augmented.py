@@ -23,7 +23,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.implicit import ImplicitUnits
+from igpe.dynamics.integrators.formulas import ImplicitUnits
 from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
 from igpe.equations.elimination import AtPoint, InPlace
 from igpe.equations.initial_value import InitialValueProblem
@@ -203,6 +203,22 @@ class Consistent:
                 return self._with_sensitivities(y, len(z), known)
             self._beyond = y
         return None
+
+    def at_starts(
+        self, starts: FloatArray, q: FloatArray, inputs: FloatArray, times: FloatArray
+    ) -> FloatArray:
+        """(K, n_y) consistent values for a system without sensitivities; NaN if there are none.
+
+        starts  (K, n_x) in the model's units;  inputs  (K, 2 n_u) a and b there;  times  (K,)
+        """
+        found = np.full((len(starts), self.n_y), np.nan)
+        numbers = np.concatenate([q, np.maximum(np.abs(q), self._ivp.unknown_scale)])
+        rows = np.ones(self.n_y)
+        for k, start in enumerate(np.asarray(starts) / self._ivp.scale):
+            z = self(start, self.guess, np.concatenate([numbers, inputs[k], rows, [times[k], 1.0]]))
+            if z is not None:
+                found[k] = z
+        return found
 
     def reason(self, time: float) -> str:
         """Why no consistent values were found at the last call."""

@@ -1,4 +1,4 @@
-"""What functions compute but for their numbers: equal formulas are derived and compiled once.
+"""Formulas before they are C: their numbers apart, implicit variables eliminated, sparse factors.
 
 `SharedFormula` makes each use of a constant an entry of a new last input, before derivatives are
 taken, with the operations as they are, so that no value changes by a bit. Constants that
@@ -6,19 +6,27 @@ differentiation treats in a way of their own, as exponents, stay in the formula.
 rows of many contain, as the width of a cell, is one entry, and what rows compute of it is computed
 once: it is the model's, and no experiment's own. Where CasADi
 simplifies (products with 0 or 1) the formula is another one, and rightly so: with an input of 0 a
-product with log(0) is not there.
+product with log(0) is not there. Equal formulas are derived and compiled once.
+
+Implicit algebraic variables z: a function [h; g] of (t, [x, z], q, ab), where g = 0 gives z,
+becomes one of (t, x, q, ab) in C (`runge_kutta_implicit.c`). Newton's method inside solves for z,
+and the derivatives of h are h_x - h_z g_z^-1 g_x. Only the diagonal blocks of the block triangular
+form of g_z are factorised (Dulmage and Mendelsohn), so that what each tray of a column solves for
+itself stays its own.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
 
 LIFTED = {
@@ -126,3 +134,230 @@ def _steps(function: Any) -> Iterator[tuple[int, list[int], list[int], float, di
         if operation != ca.OP_OUTPUT:
             constants.pop(outputs[0], None)
         yield operation, inputs, outputs, 0.0, lifted
+
+
+DECADES = 1e3  # ratio of positive bounds from which an implicit variable is a logarithm
+LARGEST_BLOCK = 100  # variables that only a common solution gives: factors of a block are dense
+
+
+@dataclass(frozen=True)
+class ImplicitUnits:
+    """Implicit variables y (n_y,) without dimension: y / size, or its logarithm.
+
+    logarithmic  (n_y,) where: see `DECADES`
+    """
+
+    size: FloatArray
+    logarithmic: BoolArray
+
+    @classmethod
+    def of(cls, ivp: InitialValueProblem) -> "ImplicitUnits":
+        """Those of a problem."""
+        return cls(ivp.implicit_scale, (ivp.lower > 0) & (ivp.upper >= DECADES * ivp.lower))
+
+    def there(self, y: FloatArray) -> FloatArray:
+        """Without dimension."""
+        z = y / self.size
+        return np.where(self.logarithmic, np.log(np.where(self.logarithmic, z, 1.0)), z)
+
+    def back(self, z: FloatArray) -> FloatArray:
+        """In the model's units."""
+        return self.size * np.where(self.logarithmic, np.exp(np.where(self.logarithmic, z, 0.0)), z)
+
+    def symbols_back(self, z: Any) -> Any:
+        """The same of a CasADi vector."""
+        every = (ca.exp(z[i]) if log else z[i] for i, log in enumerate(self.logarithmic.tolist()))
+        return ca.vertcat(ca.SX(0, 1), *every) * ca.DM(self.size.reshape(-1, 1))
+
+
+class Eliminated(NamedTuple):
+    """What C needs to eliminate z, and what is left.
+
+    source      the tables, and the functions without and with Jacobians
+    by_x, by_q  transposed patterns of the Jacobians of h: (n_x, n_h), (n_q, n_h)
+    reals, integers  memory of the functions
+    """
+
+    source: str
+    by_x: Any
+    by_q: Any
+    reals: int
+    integers: int
+
+
+def blocks_of(g_z: Any) -> list[tuple[list[int], list[int]]] | None:
+    """Equations and variables of each diagonal block, those first that others need.
+
+    g_z  a sparsity (n_z, n_z), equations by variables
+    None where it is structurally singular, or where a block is too large
+    """
+    n, rows, columns, row_begins, column_begins, *_ = g_z.btf()
+    square = list(row_begins) == list(column_begins) and ca.sprank(g_z) == g_z.size1()
+    if not square or np.diff(row_begins).max() > LARGEST_BLOCK:
+        return None
+    ends = [slice(row_begins[k], row_begins[k + 1]) for k in range(n)]
+    return [(list(rows[own]), list(columns[own])) for own in ends]
+
+
+def eliminated(
+    name: str, memory: tuple[int, int], by_x: Any, by_q: Any, n_z: int
+) -> Eliminated | None:
+    """C functions `name` and, with Jacobians, `name`s of (t, x, q, ab); None as in `blocks_of`.
+
+    They call those that stand above them with _raw and _raws behind the name, which are of
+    (t, [x, z], q, ab) and give [h; g].
+
+    memory      numbers and integers that these need
+    by_x, by_q  their Jacobians, transposed: (n_x + n_z, n_h + n_z), (n_q, n_h + n_z)
+    """
+    n_x, n_q, n_h = by_x.size1() - n_z, by_q.size1(), by_x.size2() - n_z
+    blocks = blocks_of(ca.DM(by_x.sparsity(), 1.0)[n_x:, n_h:].sparsity().T)
+    if blocks is None:
+        return None
+    table = _Table(n_x, n_h, blocks)
+    table.add(by_x, 0, 0)
+    table.add(by_q, n_x, by_x.nnz())
+    table.close()
+    entries, (work, iwork) = by_x.nnz() + by_q.nnz(), memory
+    sizes = [n_x, n_q, n_z, n_h, len(blocks), entries, by_x.nnz(), work, iwork]
+    reals = work + entries + table.lu_at[-1] + table.by_at[-1] + 2 * n_x + n_q + 3 * n_z + n_h
+    return Eliminated(
+        table.text(name, sizes),
+        _pattern(n_x, [[c for c in row if c < n_x] for row in table.kept]),
+        _pattern(n_q, [[c - n_x for c in row if c >= n_x] for row in table.kept]),
+        reals,
+        iwork + n_z,
+    )
+
+
+def _pattern(size: int, columns: list[list[int]]) -> Any:
+    """A matrix (size, columns) of ones, each column with entries in such rows."""
+    begins = np.cumsum([0, *map(len, columns)]).tolist()
+    every = [row for column in columns for row in column]
+    return ca.DM(ca.Sparsity(size, len(columns), begins, every), 1.0)
+
+
+class _Table:
+    """Places of all entries, row by row: the equations in the order of the blocks, then h."""
+
+    def __init__(self, n_x: int, n_h: int, made: list[tuple[list[int], list[int]]]) -> None:
+        self.n_x, self.n_h = n_x, n_h
+        self.equation = [k for rows, _ in made for k in rows]
+        self.variable = [k for _, columns in made for k in columns]
+        sizes = [len(rows) for rows, _ in made]
+        self.begin = np.cumsum([0, *sizes]).tolist()
+        self.block = np.repeat(np.arange(len(made)), sizes).tolist()
+        self.row_of = [*(len(self.equation) + k for k in range(n_h))]
+        self.row_of += np.argsort(self.equation).tolist()
+        self.place_of = np.argsort(self.variable).tolist()
+        n = len(self.row_of)
+        self.by_z: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+        self.own: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+
+    def add(self, matrix: Any, shift: int, before: int) -> None:
+        """Entries of a transposed Jacobian: columns from `shift` on, `before` entries of others."""
+        columns, rows = matrix.sparsity().get_triplet()
+        for at, (column, row) in enumerate(zip(columns, rows, strict=True), before):
+            if not shift and column >= self.n_x:
+                self.by_z[self.row_of[row]].append((self.place_of[column - self.n_x], at))
+            else:
+                self.own[self.row_of[row]].append((column + shift, at))
+
+    def close(self) -> None:
+        """Which columns of (x, q) move each block, and each row of h; where numbers stand."""
+        moving: list[set[int]] = []
+        for first, end in zip(self.begin, self.begin[1:], strict=False):
+            moving.append(self._moving(range(first, end), first, moving))
+        n_z = len(self.equation)
+        kept = [self._moving([n_z + i], n_z, moving) for i in range(self.n_h)]
+        self.kept = [sorted(columns) for columns in kept]
+        self.some = [*map(sorted, moving), *self.kept]
+        sizes = np.diff(self.begin)
+        self.lu_at = np.cumsum([0, *(sizes**2)]).tolist()
+        self.by_at = np.cumsum([0, *(sizes * [len(m) for m in moving])]).tolist()
+
+    def _moving(self, rows: Any, first: int, moving: list[set[int]]) -> set[int]:
+        found = {column for row in rows for column, _ in self.own[row]}
+        before = {self.block[place] for row in rows for place, _ in self.by_z[row] if place < first}
+        return found.union(*(moving[k] for k in before))
+
+    def text(self, name: str, sizes: list[int]) -> str:
+        """The tables as C, and the functions."""
+        arrays = {"begin": self.begin, "block": self.block}
+        arrays |= {"variable": self.variable, "equation": self.equation}
+        for kind, every in (("z", self.by_z), ("own", self.own)):
+            flat = [pair for row in every for pair in row]
+            arrays[f"{kind}_first"] = np.cumsum([0, *map(len, every)]).tolist()
+            arrays[f"{kind}_col"] = [column for column, _ in flat]
+            arrays[f"{kind}_at"] = [at for _, at in flat]
+        arrays["some_first"] = np.cumsum([0, *map(len, self.some)]).tolist()
+        arrays["some"] = [column for row in self.some for column in row]
+        arrays |= {"lu_at": self.lu_at, "by_at": self.by_at}
+        lines = [
+            f"static const int {name}_{array}[] = {{{', '.join(map(str, v)) or '0'}}};"
+            for array, v in arrays.items()
+        ]
+        numbers = [f"{name}_raw", f"{name}_raws", *map(str, sizes)]
+        numbers += [f"{name}_{array}" for array in arrays]
+        lines.append(f"static const Implicit {name}_all = {{{', '.join(numbers)}}};")
+        given = "const double **arg, double **res, casadi_int *iw, double *w, int m"
+        for k, function in enumerate((name, f"{name}s")):
+            call = f"implicit_call(&{name}_all, arg, res, iw, w, {k})"
+            lines.append(f"CASADI_SYMBOL_EXPORT int {function}({given}) {{ return {call}; }}")
+        return "\n".join(lines)
+
+
+FEW = 12  # rows up to which dense factors are as fast
+SHARE = 0.3  # of all entries that sparse factors may have
+
+
+def sparse_factors(by_x: Any) -> dict[str, IntArray]:
+    """The places of L and U by the minimum degree; none where they are few or would be dense.
+
+    by_x  a CasADi matrix (n, n): its entries, and those of its transpose, may be other than 0. The
+          diagonal is always.
+
+    lu_order     (n,) row and column that comes k-th;  lu_place: its inverse
+    lu_first     (n + 1,) where the entries of each row begin
+    lu_col       places in the new order of the entries, ascending in each row
+    lu_diagonal  (n,) the entry on the diagonal of each row
+
+    The row with the fewest entries in what is left comes next (Tinney and Walker 1967, Proceedings
+    of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few. Of several it is the one
+    that was not touched for longest: neighbours then seldom follow each other, and a processor
+    works at both ends of a band at once, where each row would else wait for the one before.
+    """
+    n = by_x.size1()
+    if n <= FEW:
+        return {}
+    both = by_x.sparsity() + by_x.sparsity().T
+    ends, rows = both.colind(), both.row()
+    left = [set(rows[ends[i] : ends[i + 1]]) - {i} for i in range(n)]
+    remaining, order, room = set(range(n)), list[int](), SHARE * n * n - n
+    touched = [0] * n
+    while remaining:
+        i = min(remaining, key=lambda k: (len(left[k]), touched[k], -k))
+        remaining.remove(i)
+        order.append(i)
+        room -= 2 * len(left[i])
+        if room < 0:
+            return {}
+        for j in left[i]:
+            left[j] |= left[i]
+            left[j] -= {i, j}
+            touched[j] = len(order)
+    place = np.argsort(order)
+    entries: list[list[int]] = [[k] for k in range(n)]
+    for k, i in enumerate(order):  # what was left of row i when its turn came
+        for j in place[list(left[i])].tolist():
+            entries[k].append(j)
+            entries[j].append(k)
+    first = np.cumsum([0, *map(len, entries)])
+    below = np.array([sum(j < k for j in row) for k, row in enumerate(entries)])
+    return {
+        "lu_order": np.array(order),
+        "lu_place": place,
+        "lu_first": first,
+        "lu_col": np.concatenate([np.sort(row) for row in entries]),
+        "lu_diagonal": first[:-1] + below,
+    }

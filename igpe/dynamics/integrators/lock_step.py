@@ -41,7 +41,7 @@ POWERS = np.arange(1, DENSE.shape[1] + 1)
 STABLE = 2.0  # |h lambda| where stability limits the steps
 SURE, WORTH = 5, 50  # steps at that limit, and those that must be left, for a piece to be stiff
 CONSTANT = 1e-3  # of the error of a first step, see `runge_kutta_run.c`
-KNOWN = 1e-5  # tolerances below which a size or a slope says nothing of the first step
+KNOWN = 1e-5  # tolerances below which a size says nothing of the first step
 LEAST = 1e-15  # of a piece: a shorter step is none
 STIFF = "The equations are stiff {}: an explicit method needs tiny steps."
 EMPTY = np.zeros(0)
@@ -144,8 +144,8 @@ class Stepper:
         """(n,) first steps, as `first_step` in `runge_kutta_run.c`."""
         x, k = now.x, now.k
         size, d1 = self.in_tolerances(x, x, x), self.in_tolerances(k, x, x)
-        clear = (size > KNOWN) & (d1 > KNOWN)
-        h = np.where(clear, np.minimum(0.01 * size / d1, 1), 1e-6)
+        h = 0.01 * size / d1
+        h = np.where((size > KNOWN) & (h < 1), h, 1e-6)
         d2 = self.in_tolerances(self.at(h, x + h[:, None] * k, now.p) - k, x, x) / h
         least = (0.01 / np.maximum(d1, d2)) ** 0.2
         wanted = np.fmax(d1 / d2 * (d2 / d1**2 / CONSTANT) ** 0.2, least)

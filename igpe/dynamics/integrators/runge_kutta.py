@@ -506,11 +506,11 @@ class RungeKuttaIntervals(Intervals):
     ) -> Shots:
         n_d, before, after, rest = columns[0], columns.before, columns.after, columns.rest
         self.check_shapes(starts, q)
+        q = np.asarray(q, dtype=float)
         if isinstance(here := self.at(q), str):
             return self.nothing(n_d - before - after + rest, here)
-        own = np.asarray(q, dtype=float)[self.needed.places]
         near = self._near(starts, q, here.cut) if self.ivp.implicit else None
-        parts = (starts, near, own, columns.along, columns.gaps)
+        parts = (starts, near, q[self.needed.places], columns.along, columns.gaps)
         given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
         layout, size = self._layout(n_d, rest, states)
         room = np.empty(size)  # one for all: many small arrays take longer than a short run
@@ -526,8 +526,7 @@ class RungeKuttaIntervals(Intervals):
             *places,
             None if tape is None else ctypes.addressof(tape),
         )
-        steps = allowed()
-        here._plan.most_steps = MOST_STEPS if steps is None else steps
+        here._plan.most_steps = MOST_STEPS if allowed() is None else allowed()
         self._clock.until = time.monotonic() + self.method.seconds
         with deferred():  # C code cannot be left by an exception
             self.model.driver.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
@@ -541,29 +540,14 @@ class RungeKuttaIntervals(Intervals):
         self._clock.heard(told[:, 0])
         a, b, c, d, e, f = numbers
         h, y = np.split(c, [self.ivp.measured.numel()], axis=1)
-        ended = self._ended(told, reached[:, 0])
-        return Shots(a, b, h, d[:, : h.shape[1]], e, f, *ended, told[:, 2:], implicit=y)
-
-    def _ended(
-        self, told: IntArray, reached: FloatArray
-    ) -> tuple[tuple[Status, ...], tuple[str, ...]]:
-        """How intervals ended, and why they broke down."""
-        reasons = [
-            self._why(int(e), float(r), int(x)) for (e, x, *_), r in zip(told, reached, strict=True)
-        ]
-        status = [Status.INTEGRATION_BROKE if e else Status.CONVERGED for e in told[:, 0]]
-        return tuple(status), tuple(reasons)
+        status = tuple(Status.INTEGRATION_BROKE if k else Status.CONVERGED for k in told[:, 0])
+        why = tuple(self._why(*map(float, row)) for row in np.hstack([told[:, :2], reached]))
+        d = d[:, : h.shape[1]]
+        return Shots(a, b, h, d, e, f, status, why, told[:, 2:], implicit=y)
 
     def _near(self, starts: FloatArray, q: FloatArray, pieces: Cut) -> FloatArray:
-        """(K, n_y) implicit variables at the starts, without dimension; NaN if there are none."""
-        scale = np.maximum(np.abs(q), self.ivp.unknown_scale)
-        rows = np.ones(self._consistent.n_y)
-        found = np.full((len(starts), len(rows)), np.nan)
-        for k, start in enumerate(np.asarray(starts) / self.ivp.scale):
-            numbers = (q, scale, pieces.inputs[pieces.first[k]], rows, [pieces.nodes[k], 1.0])
-            z = self._consistent(start, self._consistent.guess, np.concatenate(numbers))
-            found[k] = np.nan if z is None else z
-        return found
+        inputs = pieces.inputs[pieces.first[:-1]]
+        return self._consistent.at_starts(starts, q, inputs, pieces.nodes)
 
     @cached_property
     def _consistent(self) -> Consistent:
@@ -588,14 +572,16 @@ class RungeKuttaIntervals(Intervals):
             self._layouts[key] = layout, ends[-1]
         return self._layouts[key]
 
-    def _why(self, ended: int, reached: float, state: int) -> str:
+    def _why(self, ended: float, state: float, reached: float) -> str:
         """Why the C code ended an interval, in the order of its enumeration."""
+        if not ended:
+            return ""
         when, method = at(reached), self.method
         interrupted = f"The integration was interrupted {when}."
         return (
             "",
             method.out_of_steps(when),
-            method.too_large(self.ivp.states[state - 1], when),
+            method.too_large(self.ivp.states[int(state) - 1], when),
             no_number(when),
             f"The step size became too small {when}.",
             "There was not enough memory for the integration.",
@@ -603,7 +589,7 @@ class RungeKuttaIntervals(Intervals):
             "The integration failed in an earlier interval.",
             method.too_late(when) if self._clock.late else interrupted,
             NOT_FINITE.format(when),
-        )[ended]
+        )[int(ended)]
 
     @cached_property
     def _plan(self) -> PlanStruct:

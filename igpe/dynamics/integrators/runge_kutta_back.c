@@ -31,7 +31,7 @@ static void untell(Run *r, const Sweep *s, long long row, double *to) {
   const double *inputs = p->row_inputs + row * 2 * r->model->inputs;
   const double *arg[6] = {p->times + row, x, r->q, inputs, told->numbers, r->near_told};
   double *res[3] = {r->told_h, r->hx, r->hq};
-  copy(r->near_told, x + N_X, n_y), r->near_told[n_y] = 0;
+  if (n_y) began_near(r->near_told, x + N_X, n_y);
   told->both(arg, res, r->told_iw, r->told_w, 0);
   for (long m = 0; m < told->x_entries; m++)
     add_transposed(m, (long)told->x_row[m], (long)told->x_col[m], r->hx, w, to);
@@ -71,7 +71,7 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
     int counts = 0;
     for (int i = 0; i < N_X; i++) counts |= k[j][i] != 0;
     if (counts) {
-      copy(r->near, step + length - n_y, n_y);
+      if (n_y) began_near(r->near, step + length - n_y, n_y);
       slopes_at(r, t + (implicit ? KC_C[j] : DP_C[j]) * h, step + 2 + j * N_X, 0);
       if (a[j] != 0) {
         if (!factorise(r, 0, h * a[j])) return 0;

@@ -2,15 +2,17 @@
    states alone. What is compiled gives [h; g] as functions of (t, [x, z], q, ab, c), g being 0. Equations
    and variables stand in the order of a block triangular form: each diagonal block is factorised with row
    exchanges, and dz/d(x, q) of a block follows from those before. Stands below CasADi's text in each
-   library of a model with implicit variables, and above the tables of `implicit.py`.
+   library of a model with implicit variables, and above the tables of `formulas.py`.
 
-   A sixth argument is z near the solution, which the solution replaces. Its last number says whether
-   factors are known; they serve as long as corrections shrink fast. */
+   A sixth argument is z near the solution, whether factors are known, the sign of the determinant of g_z (0:
+   unknown), and the x they belong to; the solution replaces them. Factors serve as long as corrections shrink
+   fast. Where the sign changes the root was a double one, and derivatives had no limit: that is refused. */
 
 #include <math.h>
 
 #define IMPLICIT_SLOW 0.2   /* of the correction before: one that is larger needs new factors */
-#define IMPLICIT_DONE 1e-13 /* size of a correction, z being without dimension */
+#define IMPLICIT_DONE 1e-13 /* size of the next correction, z being without dimension */
+#define IMPLICIT_CLOSE 1e-10 /* of the last one, where h is that before it */
 #define IMPLICIT_NOISE 1e-9 /* the same where corrections no longer shrink, being rounding errors */
 #define IMPLICIT_MOST 50    /* corrections */
 #define IMPLICIT_WORSE 3    /* corrections that grow though their factors are new */
@@ -35,6 +37,7 @@ typedef struct {
 typedef struct {
   double *entries, *lu, *by, *row, *value, *point, *change;
   casadi_int *exchanged;
+  double sign; /* of the determinant */
 } ImplicitWork;
 
 static ImplicitWork implicit_work(const Implicit *s, casadi_int *iw, double *w) {
@@ -51,12 +54,13 @@ static ImplicitWork implicit_work(const Implicit *s, casadi_int *iw, double *w) 
 }
 
 /* LU factors of a (n, n) with row exchanges, the inverses of the pivots in their places; 0 if singular. */
-static int implicit_factors(double *a, casadi_int *exchanged, const int n) {
+static int implicit_factors(double *a, casadi_int *exchanged, const int n, double *sign) {
   for (int j = 0; j < n; j++) {
     int best = j;
     for (int i = j + 1; i < n; i++)
       if (fabs(a[i * n + j]) > fabs(a[best * n + j])) best = i;
     exchanged[j] = best;
+    if ((best != j) != (a[best * n + j] < 0)) *sign = -*sign;
     if (!(fabs(a[best * n + j]) > 0) || !(fabs(a[best * n + j]) < HUGE_VAL)) return 0;
     for (int i = 0; best != j && i < n; i++) {
       const double held = a[j * n + i];
@@ -107,7 +111,8 @@ static void implicit_row(const Implicit *s, const ImplicitWork *m, int i, int so
 }
 
 /* Factors of all blocks, and derivatives of z; 0 if one is singular. */
-static int implicit_derivatives(const Implicit *s, const ImplicitWork *m) {
+static int implicit_derivatives(const Implicit *s, ImplicitWork *m) {
+  m->sign = 1;
   for (int b = 0; b < s->blocks; b++) {
     const int first = s->begin[b], n = s->begin[b + 1] - first, *of = s->some + s->some_first[b];
     const int wide = s->some_first[b + 1] - s->some_first[b];
@@ -117,14 +122,14 @@ static int implicit_derivatives(const Implicit *s, const ImplicitWork *m) {
       implicit_row(s, m, first + i, b, first, a + i * n);
       for (int j = 0; j < wide; j++) by[i * wide + j] = -m->row[of[j]];
     }
-    if (!implicit_factors(a, m->exchanged + first, n)) return 0;
+    if (!implicit_factors(a, m->exchanged + first, n, &m->sign)) return 0;
     implicit_solve(a, m->exchanged + first, n, by, wide);
   }
   return 1;
 }
 
 /* Jacobians and [h; g] where z is now. */
-static int implicit_known(const Implicit *s, const ImplicitWork *m, const double **given, casadi_int *iw, double *w) {
+static int implicit_known(const Implicit *s, ImplicitWork *m, const double **given, casadi_int *iw, double *w) {
   double *res[3] = {m->value, m->entries, m->entries + s->x_entries};
   s->both(given, res, iw, w, 0);
   return implicit_derivatives(s, m);
@@ -152,13 +157,25 @@ static double implicit_change(const Implicit *s, const ImplicitWork *m) {
   return size;
 }
 
+/* z where the states are x, about, if it was z where they were x0: by the derivatives at hand. */
+static void implicit_predicted(const Implicit *s, const ImplicitWork *m, const double *x, const double *x0) {
+  for (int b = 0; b < s->blocks; b++) {
+    const int *of = s->some + s->some_first[b], n = s->some_first[b + 1] - s->some_first[b];
+    const double *by = m->by + s->by_at[b];
+    for (int i = s->begin[b]; i < s->begin[b + 1]; i++, by += n)
+      for (int j = 0; j < n && of[j] < s->n_x; j++)
+        m->point[s->n_x + s->variable[i]] += by[j] * (x[of[j]] - x0[of[j]]);
+  }
+}
+
 /* Solve g = 0 by Newton's method with factors that are kept; [h; g] is at the solution. */
-static int implicit_settled(const Implicit *s, const ImplicitWork *m, const double **arg, const double **given,
+static int implicit_settled(const Implicit *s, ImplicitWork *m, const double **arg, const double **given,
                             casadi_int *iw, double *w) {
   double *near = (double *)arg[5], before = 0;
   int known = near[s->n_z] != 0, fresh = 0, worse = 0;
   for (int i = 0; i < s->n_x; i++) m->point[i] = arg[1][i];
   for (int i = 0; i < s->n_z; i++) m->point[s->n_x + i] = near[i];
+  if (known) implicit_predicted(s, m, arg[1], near + s->n_z + 2);
   near[s->n_z] = 0;
   for (int n = 0; n < IMPLICIT_MOST; n++) {
     double *res[1] = {m->value};
@@ -168,8 +185,11 @@ static int implicit_settled(const Implicit *s, const ImplicitWork *m, const doub
     const double size = implicit_change(s, m);
     if (!(size < HUGE_VAL)) return 0;
     const int slow = before && size > IMPLICIT_SLOW * before;
-    if (size <= IMPLICIT_DONE || (slow && size <= IMPLICIT_NOISE)) {
+    const double next = before ? size * size / before : size;
+    if ((next <= IMPLICIT_DONE && size <= IMPLICIT_CLOSE) || (slow && size <= IMPLICIT_NOISE)) {
+      for (int i = 0; !slow && i < s->n_z; i++) m->point[s->n_x + s->variable[i]] += m->change[i];
       for (int i = 0; i < s->n_z; i++) near[i] = m->point[s->n_x + i];
+      for (int i = 0; i < s->n_x; i++) near[s->n_z + 2 + i] = arg[1][i];
       near[s->n_z] = 1;
       return 1;
     }
@@ -186,10 +206,14 @@ static int implicit_settled(const Implicit *s, const ImplicitWork *m, const doub
 
 /* h, and its derivatives by x and q if `both`; not a number where no z solves g. */
 static int implicit_call(const Implicit *s, const double **arg, double **res, casadi_int *iw, double *w, int both) {
-  const ImplicitWork m = implicit_work(s, iw, w);
+  ImplicitWork m = implicit_work(s, iw, w);
+  double *sign = (double *)arg[5] + s->n_z + 1;
   const double *given[5] = {arg[0], m.point, arg[2], arg[3], arg[4]};
+  const int known = arg[5][s->n_z] != 0;
   int ok = implicit_settled(s, &m, arg, given, iw, w);
-  if (ok && both) ok = implicit_known(s, &m, given, iw, w);
+  if (!ok && known) ok = implicit_settled(s, &m, arg, given, iw, w); /* as if nothing were known */
+  if (ok && both) ok = implicit_known(s, &m, given, iw, w) && m.sign * *sign >= 0;
+  if (ok && both) *sign = m.sign;
   for (int i = 0; i < s->rows; i++) res[0][i] = ok ? m.value[i] : NAN;
   for (int i = 0, x = 0, q = 0; both && i < s->rows; i++) {
     const int some = s->blocks + i;

@@ -134,7 +134,7 @@ typedef struct {
   casadi_int *told_iw;
   double *point, *f, *w;  /* a state, its slope, memory of the model's functions */
   double *near, *near_x, *near_told; /* implicit variables of the last slope, where the step begins, and */
-                          /* of what is told; behind them, whether their factors are known */
+                          /* of what is told, as `..._implicit.c` needs them */
   double *fast;           /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
@@ -170,6 +170,9 @@ INLINE long moving(const Plan *p, const Batch *b) {
   return b->rest ? p->model->unknowns : (long)p->told->unknowns;
 }
 
+/* Numbers of implicit variables and where they are. */
+INLINE long nearby(const Model *m) { return m->implicit ? (long)(m->implicit + 2 + m->states) : 0; }
+
 static void slope_at(Run *r, double t, const double *x) {
   const double *arg[6] = {&t, x, r->q, r->ab, r->model->numbers, r->near};
   double *res[1] = {r->f};
@@ -197,6 +200,12 @@ INLINE void copy(double *to, const double *from, const long n) {
   long i = 0;
   for (; i + 4 <= n; i += 4) *(Four *)(to + i) = *(const Four *)(from + i);
   for (; i < n; i++) to[i] = from[i];
+}
+
+/* Implicit variables of which no more is known than where they are, about. */
+INLINE void began_near(double *to, const double *from, long n) {
+  copy(to, from, n);
+  to[n] = to[n + 1] = 0;
 }
 
 /* How many panels there are, where one begins in a vector, and how long its rows are. */
@@ -311,7 +320,7 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const double *inputs = p->row_inputs + row * 2 * N_U;
   const double *arg[6] = {p->times + row, x, r->q, inputs, told->numbers, r->near_told};
   double *res[3] = {b->measured + row * n_h, r->hx, r->hq};
-  copy(r->near_told, r->near, n_y), r->near_told[n_y] = 0;
+  if (n_y) began_near(r->near_told, r->near, n_y);
   double *kept = b->tape ? b->tape->states + row * (N_X + n_y) : 0;
   if (kept) copy(kept, x, N_X), copy(kept + N_X, r->near, n_y);
   if (b->states) {
@@ -471,7 +480,7 @@ static size_t placed(Run *r, size_t many) {
   r->point = room(r, &used, n_x), r->f = room(r, &used, n_x), r->fast = room(r, &used, n_x);
   r->seen = room(r, &used, STAGES * n_x), r->w = room(r, &used, (size_t)m->work + 1);
   double **near[3] = {&r->near, &r->near_x, &r->near_told};
-  for (int i = 0; i < 3; i++) *near[i] = room(r, &used, (size_t)m->implicit + 1);
+  for (int i = 0; i < 3; i++) *near[i] = room(r, &used, (size_t)nearby(m));
   r->iw = (casadi_int *)room(r, &used, (size_t)m->iwork + 1);
   r->by = room(r, &used, (size_t)(m->unknowns * r->lanes)), r->most = room(r, &used, (size_t)r->lanes);
   r->carried = room(r, &used, many);

@@ -12,8 +12,8 @@ static double first_step(Run *r, double t, double span, double order) {
   double *y = r->stage, *k = r->k[1];
   double size = in_tolerances(r, r->x, r->x, r->x);
   double d1 = span * in_tolerances(r, r->k[0], r->x, r->x);
-  double h = size > 1e-5 && d1 > 1e-5 ? 0.01 * size / d1 : 1e-6;
-  h = h < 1 ? h : 1;
+  double h = 0.01 * size / d1;
+  h = size > 1e-5 && h < 1 ? h : 1e-6; /* next to a rest slopes tell no time: not beyond what comes */
   for (long i = 0; i < r->N; i++) y[i] = r->x[i] + h * span * r->k[0][i];
   slopes(r, 1, t + h * span, y);
   for (long i = 0; i < r->N; i++) y[i] = k[i] - r->k[0][i];
@@ -121,12 +121,12 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   if (end <= c->t) return DONE; /* nothing but the start is asked for */
   slopes(r, 0, c->t, r->x), copy(r->seen, r->x, r->model->states);
   r->at_x = r->lanes && !r->few;
-  copy(r->near_x, r->near, r->model->implicit);
+  copy(r->near_x, r->near, nearby(r->model));
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);
   while (c->t < end) {
     if (c->since++ >= p->max_steps || c->steps++ >= p->most_steps) return STEPS;
     if (++r->tried % LISTEN == 0 && p->stopped()) return STOPPED;
-    copy(r->near, r->near_x, r->model->implicit);
+    copy(r->near, r->near_x, nearby(r->model));
     if (trial) c->implicit = 1, explicit_h = c->h, c->h *= LONGER;
     int ends = c->t + 1.01 * c->h >= end;
     double h = ends ? end - c->t : c->h, t = ends ? end : c->t + h;
@@ -157,7 +157,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     if (b->tape) record(r, b->tape, c, h, told);
     c->told[2 + c->implicit]++;
     c->t = t;
-    copy(r->near_x, r->near, r->model->implicit);
+    copy(r->near_x, r->near, nearby(r->model));
     advance(r, c->implicit);
     double wanted = 0.9 * pow(before, 0.2 * order) / pow(error > 1e-10 ? error : 1e-10, expo);
     wanted = wanted > 10 ? 10 : wanted < 0.2 ? 0.2 : wanted;
@@ -195,8 +195,7 @@ static void begin(Run *r, const Batch *b, long long k) {
   if (along && !b->chained) along += k * (N_X + n_q) * n_d;
   r->along = along ? along + N_X * n_d : 0;
   const long n_y = (long)r->model->implicit;
-  if (n_y) copy(r->near, b->implicit + k * n_y, n_y);
-  r->near[n_y] = 0;
+  if (n_y) began_near(r->near, b->implicit + k * n_y, n_y);
   for (long i = 0; i < r->N; i++) r->x[i] = 0;
   for (int i = 0; i < N_X; i++) r->x[i] = start[i];
   for (long lane = 0; lane < r->lanes; lane++) {

@@ -28,67 +28,15 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
-from igpe.dynamics.integrators.formulas import SharedFormula
-from igpe.dynamics.integrators.implicit import ImplicitUnits, eliminated
+from igpe.dynamics.integrators.formulas import (
+    ImplicitUnits,
+    SharedFormula,
+    eliminated,
+    sparse_factors,
+)
 from igpe.dynamics.integrators.limits import MOST_STEPS
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
-
-FEW = 12  # rows up to which dense factors are as fast
-SHARE = 0.3  # of all entries that sparse factors may have
-
-
-def sparse_factors(by_x: Any) -> dict[str, IntArray]:
-    """The places of L and U by the minimum degree; none where they are few or would be dense.
-
-    by_x  a CasADi matrix (n, n): its entries, and those of its transpose, may be other than 0. The
-          diagonal is always.
-
-    lu_order     (n,) row and column that comes k-th;  lu_place: its inverse
-    lu_first     (n + 1,) where the entries of each row begin
-    lu_col       places in the new order of the entries, ascending in each row
-    lu_diagonal  (n,) the entry on the diagonal of each row
-
-    The row with the fewest entries in what is left comes next (Tinney and Walker 1967, Proceedings
-    of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few. Of several it is the one
-    that was not touched for longest: neighbours then seldom follow each other, and a processor
-    works at both ends of a band at once, where each row would else wait for the one before.
-    """
-    n = by_x.size1()
-    if n <= FEW:
-        return {}
-    both = by_x.sparsity() + by_x.sparsity().T
-    ends, rows = both.colind(), both.row()
-    left = [set(rows[ends[i] : ends[i + 1]]) - {i} for i in range(n)]
-    remaining, order, room = set(range(n)), list[int](), SHARE * n * n - n
-    touched = [0] * n
-    while remaining:
-        i = min(remaining, key=lambda k: (len(left[k]), touched[k], -k))
-        remaining.remove(i)
-        order.append(i)
-        room -= 2 * len(left[i])
-        if room < 0:
-            return {}
-        for j in left[i]:
-            left[j] |= left[i]
-            left[j] -= {i, j}
-            touched[j] = len(order)
-    place = np.argsort(order)
-    entries: list[list[int]] = [[k] for k in range(n)]
-    for k, i in enumerate(order):  # what was left of row i when its turn came
-        for j in place[list(left[i])].tolist():
-            entries[k].append(j)
-            entries[j].append(k)
-    first = np.cumsum([0, *map(len, entries)])
-    below = np.array([sum(j < k for j in row) for k, row in enumerate(entries)])
-    return {
-        "lu_order": np.array(order),
-        "lu_place": place,
-        "lu_first": first,
-        "lu_col": np.concatenate([np.sort(row) for row in entries]),
-        "lu_diagonal": first[:-1] + below,
-    }
-
 
 QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)  # while Python answers it, a signal reaches the session
 KINDS = {"integer": ctypes.c_longlong, "real": ctypes.c_double, "function": QUESTION}
@@ -386,7 +334,7 @@ def driver(function: str, is_sparse: bool) -> str:
 def written(slope: SharedFormula, implicit: int = 0) -> Written | None:
     """The source of the slopes f, of which the last are to be 0 by so many implicit variables.
 
-    None if these cannot be eliminated (`igpe.dynamics.integrators.implicit.blocks_of`)
+    None if these cannot be eliminated (`igpe.dynamics.integrators.formulas.blocks_of`)
     """
     name = "igpe_slope"
     functions, jacobians = with_jacobians(slope, name + "_raw" * bool(implicit), "fx", "fq")

@@ -11,7 +11,7 @@ from zoo import CASES
 
 import igpe
 from igpe.core.status import Status
-from igpe.dynamics.integrators import implicit
+from igpe.dynamics.integrators import formulas
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.runge_kutta_source import written
@@ -144,7 +144,7 @@ def test_starts_without_consistent_values_are_named():
 
 
 def test_blocks_that_are_too_large_are_left_to_idas(monkeypatch):
-    monkeypatch.setattr(implicit, "LARGEST_BLOCK", 1)
+    monkeypatch.setattr(formulas, "LARGEST_BLOCK", 1)
     written.cache_clear()
     ivp = posed(moved(mixed))
     refused = RungeKutta().prepare(ivp, NODES, TIMES)
@@ -161,7 +161,7 @@ def test_blocks_come_before_those_that_need_them(n):
     below = np.kron(np.tri(4), np.ones((n, n)))
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(4 * n), rng.permutation(4 * n)
-    made = implicit.blocks_of(ca.sparsify(ca.DM(below[rows][:, columns])).sparsity())
+    made = formulas.blocks_of(ca.sparsify(ca.DM(below[rows][:, columns])).sparsity())
     assert [len(equations) for equations, _ in made] == [n] * 4
     known = set()
     for equations, variables in made:

@@ -213,6 +213,17 @@ def test_gaps_may_be_others_than_there_are():
         made.chained(one.starts, one.q, first, gaps=gaps[1:])
 
 
+@pytest.mark.parametrize("rounding", [0.0, 1e-13, 1e-10])
+def test_a_pulse_after_a_rest_is_not_stepped_over(rounding):
+    """Slopes at the start are rounding: a first probe beyond the pulse would find nothing there."""
+    ivp = posed(one_state(lambda m, t: -m.k * m.x[t]))
+    pulse = (1 - ca.exp(-4 * ivp.t)) * ca.exp(-50 * ivp.t)
+    ivp = replace(ivp, f=ivp.q * pulse + rounding, measured=ivp.x)
+    one = Cut(ivp, np.array([0.0, 10.0]), np.array([[1.0]]), np.array([1.3]), np.array([10.0]))
+    expected = 1 + 1.3 * (1 / 50 - 1 / 54) + 10 * rounding
+    assert one.run(RungeKutta(1e-8, 1e-10)).measured.ravel() == pytest.approx(expected, rel=1e-7)
+
+
 def test_a_probe_keeps_derivatives_right_where_the_states_rest():
     """At a steady state nothing limits the steps but the derivatives; the probe is one of them."""
     ivp = posed(one_state(lambda m, t: -m.k * m.x[t]))
