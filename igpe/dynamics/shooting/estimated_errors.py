@@ -42,6 +42,13 @@ class Piece(NamedTuple):
     slope: FloatArray | None = None
     estimated: BoolArray | None = None
 
+    @property
+    def least_deviation(self) -> float:
+        """The smallest of the deviations that are estimated; infinite if there are none."""
+        if self.spread is None or self.estimated is None:
+            return np.inf
+        return float(self.spread[self.estimated].min(initial=np.inf))
+
 
 def joined(pieces: Sequence[Piece]) -> Linearised:
     """The residuals of several runs, and those by which estimated deviations count."""

@@ -32,7 +32,7 @@ from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Batched
 from igpe.dynamics.integrators.base import Trajectory
-from igpe.dynamics.shooting.residuals import Broken, Residuals, Run
+from igpe.dynamics.shooting.residuals import Residuals, Run
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Search, have_squares
@@ -44,7 +44,6 @@ FINER = 1e-3  # of a search's tolerance: that of what is eliminated, so that its
 STEP = 15_000  # of `Residuals.work`: an evaluation of the outputs, and a step of what is eliminated
 SAME = 1e-8  # of the largest: what is measured, evaluated from the states, is what was integrated
 RANK = 1e-10  # of the largest: a direction of the eliminated unknowns that moves no residual
-INNER_FAILED = "Scales, offsets or standard deviations could not be fitted to the outputs."
 
 
 def projected(problem: Problem, residuals: Residuals) -> "Eliminated | None":
@@ -288,8 +287,6 @@ class Eliminated:
             b = self._search.fit(inner, b, self._rest).x
         best, at = at_best_spreads(b, all_=True)
         if at is None:
-            name = self.residuals.experiments[0]
-            self.residuals.broken = Broken(name, Status.INTEGRATION_BROKE, INNER_FAILED)
             return None
         self.residuals.best.look_at(best, at)
         return best, at

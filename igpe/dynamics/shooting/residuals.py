@@ -124,6 +124,7 @@ def unmeasured(problem: Problem) -> Unmeasured:
 
 FINISH = 2_000  # steps that an integration may take while the user waits for the answer
 NO_NUMBER = "A prediction or one of its derivatives is not a number, or is too large to be squared."
+NO_DEVIATION = "An estimated standard deviation is {:.3g}, not positive. Correct its formula."
 
 
 class Broken(NamedTuple):
@@ -401,8 +402,9 @@ class Residuals:
         pieces = [run.linearised(trajectory, size) for run, trajectory in runs]
         parts = [joined(pieces)]
         if not have_squares(*parts[0]):
-            lost = (not have_squares(*joined([piece])) for piece in pieces)
-            self._without_number(next((k for k, is_lost in enumerate(lost) if is_lost), 0))
+            lost = (k for k, piece in enumerate(pieces) if not have_squares(*joined([piece])))
+            run = next(lost, 0)
+            self._without_number(run, pieces[run].least_deviation)
             return None
         parts[0] = self._losses[-1].reweighted(parts[0])
         for block in self.spectral:
@@ -415,8 +417,9 @@ class Residuals:
             parts.append(known if derivatives else known._replace(jacobian=known.jacobian[:, :0]))
         return stacked(parts)
 
-    def _without_number(self, run: int) -> None:
-        self.broken = Broken(self.experiments[run], Status.INTEGRATION_BROKE, NO_NUMBER)
+    def _without_number(self, run: int, deviation: float = np.inf) -> None:
+        reason = NO_NUMBER if deviation > 0 else NO_DEVIATION.format(deviation)
+        self.broken = Broken(self.experiments[run], Status.INTEGRATION_BROKE, reason)
 
     def best_of(self, points: Iterable[FloatArray], seconds: float | None = None) -> Fit:
         """The best of points (n,), and of those before, for a user who waits for an answer.

@@ -15,6 +15,7 @@ from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.formats.petab.conditions import (
     ConditionModel,
     Conditions,
+    Period,
     PetabModel,
     PetabParameter,
     PetabRow,
@@ -41,6 +42,7 @@ from igpe.problem.tables import SOURCE, checksum
 
 LIBRARIES = ("petab.v1", "libsbml", "sbmlmath", "sympy", "yaml")
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base
+AT_REST = "_steady"  # behind the name of an experiment of which only the steady state is measured
 FLAT = ("uniform", "parameterScaleUniform")  # priors inside the bounds
 LAWS = {
     "normal": ("normal", False),
@@ -88,9 +90,12 @@ def _read(path: Path) -> Problem:
     if not path.is_file():
         raise ProblemError(f"There is no PEtab file '{path}' (working folder: {Path.cwd()}).")
     config = petab_config(path)
-    tables = read_tables(path, config)
+    tables = _at_rest(read_tables(path, config))
     table = tables.parameters
-    free = table[table["estimate"].astype(int) == 1]
+    flags = table["estimate"].astype(float)
+    if unclear := [str(n) for n in flags.index[~flags.isin([0, 1])]]:
+        raise DataError(f"`estimate` of the parameters {unclear} is neither 0 nor 1. Correct it.")
+    free = table[flags == 1]
     if free.empty:
         raise DataError(
             f"'{path}' estimates no parameter: in the parameter table, `estimate` is 1 (PEtab 2: "
@@ -99,7 +104,10 @@ def _read(path: Path) -> Problem:
     fixed = table.drop(free.index)["nominalValue"]
     lost = [str(n) for n, v in fixed.items() if not np.isfinite(v)]
     if lost:
-        raise DataError(f"The parameters {lost} are not estimated and have no nominalValue.")
+        raise DataError(
+            f"The parameters {lost} are not estimated and have no nominalValue. Give their values, "
+            "or set `estimate` to 1."
+        )
     known = {str(n): number(float(v)) for n, v in fixed.items()}
     files = (name for key, name in named(config) if key == "measurement_files")
     tables.measurements.attrs[SOURCE] = "; ".join(checksum(path.parent / f) for f in files)
@@ -116,8 +124,35 @@ def _read(path: Path) -> Problem:
         parameters=list(estimated),
         experiments=experiments,
         priors=priors,
-        logarithmic=list(scales),
+        logarithmic=[n for n in scales if estimated[n].lower > 0 and estimated[n].upper < np.inf],
     )
+
+
+def _at_rest(tables: Tables) -> Tables:
+    """Measurements at time infinity as such of experiments that begin at rest."""
+    times = tables.measurements["time"].astype(float)
+    if not (times == np.inf).any():
+        return tables
+    by_name = {c.name: c for c in tables.timelines}
+    found, measurements = dict(by_name), tables.measurements.copy()
+    for name in dict.fromkeys(measurements.loc[times == np.inf, TIMELINE]):
+        timeline = by_name[name]
+        main = [p for p in timeline.periods if np.isfinite(p.time)]
+        if len(main) > 1 or (timeline.is_steady and main and main[0].changes):
+            raise DataError(
+                f"The experiment '{name}' has a steady-state measurement (time inf) after a "
+                "change of conditions, which igpe does not support. Give a finite time at which "
+                "the steady state is reached."
+            )
+        rested = f"{name}{AT_REST}"
+        period = timeline.periods[0] if timeline.is_steady else main[0]
+        found[rested] = Timeline(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
+        rows = (times == np.inf) & (measurements[TIMELINE] == name)
+        measurements.loc[rows, TIMELINE], measurements.loc[rows, "time"] = rested, 0.0
+    used = set(measurements[TIMELINE])
+    kept = tuple(c for n, c in found.items() if n in used)
+    measurements.attrs.update(tables.measurements.attrs)
+    return tables._replace(timelines=kept, measurements=measurements)
 
 
 def _parameter(row: Any) -> PetabParameter:
@@ -145,14 +180,23 @@ def _bounds(row: Any) -> tuple[float, float]:
     raises DataError where they have no value in common
     """
     lower, upper, kind = float(row["lowerBound"]), float(row["upperBound"]), _prior_kind(row)
-    if kind not in FLAT or not (given := _text(row.get("objectivePriorParameters"))):
-        return lower, upper
-    on_scale = kind == "parameterScaleUniform" and row["parameterScale"] in LOGARITHMS
-    base = 10.0 if row["parameterScale"] == "log10" else np.e
-    low, high = (base ** float(v) if on_scale else float(v) for v in given.split(";"))
-    if max(lower, low) > min(upper, high):
-        raise _no_prior(row, f"the bounds [{lower:g}, {upper:g}] contain none of these values")
-    return max(lower, low), min(upper, high)
+    given = _text(row.get("objectivePriorParameters"))
+    if given and kind in (*FLAT, "log-uniform"):
+        on_scale = kind == "parameterScaleUniform" and row["parameterScale"] in LOGARITHMS
+        base = 10.0 if row["parameterScale"] == "log10" else np.e
+        low, high = (base ** float(v) if on_scale else float(v) for v in given.split(";"))
+        if low > high:
+            raise _no_prior(row, "the first number is larger than the second")
+        if max(lower, low) > min(upper, high):
+            raise _no_prior(row, f"the bounds [{lower:g}, {upper:g}] contain none of these values")
+        lower, upper = max(lower, low), min(upper, high)
+    if lower == upper:
+        raise DataError(
+            f"The bounds of the parameter '{row.name}' leave the value {lower:g} alone. Set its "
+            "`estimate` to 0 (PEtab 2: false) and its nominalValue to this value, or widen the "
+            "bounds."
+        )
+    return lower, upper
 
 
 class MeasurementRow(NamedTuple):
@@ -407,7 +451,10 @@ def _text(cell: Any) -> str:
 
 def _no_prior(row: Any, why: object) -> DataError:
     kind, numbers = _prior_kind(row), row.get("objectivePriorParameters")
-    return DataError(f"The prior of '{row.name}' is {kind} with the parameters {numbers}: {why}")
+    return DataError(
+        f"The prior of '{row.name}' is {kind} with the parameters {numbers}: "
+        f"{str(why).rstrip('.')}. Correct the prior or the bounds."
+    )
 
 
 def _flat(parameters: pd.DataFrame) -> float:

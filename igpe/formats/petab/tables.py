@@ -36,7 +36,6 @@ from igpe.formats.petab.formulas import (
 
 DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
 UNNAMED = "model"  # the experiment of measurements that name none: the model as it is
-AT_REST = "_steady"  # behind the name of an experiment of which only the steady state is measured
 DISTRIBUTIONS = {
     "normal": ("normal", "lin"),
     "log-normal": ("normal", "log"),
@@ -56,8 +55,13 @@ PLACEHOLDERS = ("observableParameters", "noiseParameters")
 NUMBERS = {"time", "measurement"}  # columns in which rows of one kind differ
 CRASHED = "Validation task"  # how messages begin of a check that itself failed
 REVERSED = "lowerBound greater than upperBound"  # how messages begin of bounds
+UNCLEAR = "No placeholders "  # and of placeholders that rows leave open; `_overlooked` names these
 _ROW = re.compile(r"in: |for model_id=")  # before the row that a message is about
 _ARRAY = re.compile(r"<\w+>\s*(\[.*?\])\s*Length: \d+, dtype: \w+")  # of pandas, as it is printed
+_SERIES = re.compile(r"Name: (\d+), dtype: \w+")  # of pandas: the row of a table, counted from 0
+_NAME = r"[A-Za-z_]\w*"  # what PEtab takes for the name of a row
+NAMES = ("observableId", "parameterId", CONDITION)  # columns of names
+MAY_LACK = ("conditionId", "experimentId", BEFORE)  # and of names that some rows do without
 TIMELINE = "timeline"  # column of the measurements: which timeline a row belongs to
 
 
@@ -94,35 +98,7 @@ def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
     _refuse_other_version(path, config, int(version))
     if version == "2" and not isinstance(written, str):  # PEtab's library reads text alone
         config = {**config, "format_version": "2.0.0"}
-    found = (_version2 if version == "2" else _version1)(path, config)
-    return _at_rest(found)
-
-
-def _at_rest(tables: Tables) -> Tables:
-    """Measurements at time infinity as such of experiments that begin at rest."""
-    times = tables.measurements["time"].astype(float)
-    if not np.isinf(times).any():
-        return tables
-    by_name = {c.name: c for c in tables.timelines}
-    found, measurements = dict(by_name), tables.measurements.copy()
-    for name in dict.fromkeys(measurements.loc[np.isinf(times), TIMELINE]):
-        timeline = by_name[name]
-        main = [p for p in timeline.periods if np.isfinite(p.time)]
-        if len(main) > 1 or (timeline.is_steady and main and main[0].changes):
-            raise DataError(
-                f"The experiment '{name}' has a steady-state measurement (time inf) after a "
-                "change of conditions, which igpe does not support. Give a finite time at which "
-                "the steady state is reached."
-            )
-        rested = f"{name}{AT_REST}"
-        period = timeline.periods[0] if timeline.is_steady else main[0]
-        found[rested] = Timeline(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
-        rows = np.isinf(times) & (measurements[TIMELINE] == name)
-        measurements.loc[rows, TIMELINE], measurements.loc[rows, "time"] = rested, 0.0
-    used = set(measurements[TIMELINE])
-    kept = tuple(c for n, c in found.items() if n in used)
-    measurements.attrs.update(tables.measurements.attrs)
-    return tables._replace(timelines=kept, measurements=measurements)
+    return (_version2 if version == "2" else _version1)(path, config)
 
 
 # Version 1
@@ -235,9 +211,9 @@ def _heard(logger: logging.Logger) -> Iterator[list[str]]:
 
 def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> None:
     """Raise what PEtab's own check finds wrong as one error."""
-    plain = (_ARRAY.sub(r"\1", m) for m in messages)
-    each = (part for m in plain for part in re.split(r"\s(?=Mismatch of )", m))
-    kept = [" ".join(m.split()) for m in each]
+    plain = (_SERIES.sub(_row_of, _ARRAY.sub(r"\1", m)) for m in messages)
+    each = (part for m in plain for part in re.split(r"\s(?=Mismatch of |No placeholders )", m))
+    kept = [" ".join(m.split()) for m in each if not m.startswith(UNCLEAR)]
     kept = [m for m in kept if not m.startswith(CRASHED)] or [
         m.split(" Traceback")[0] for m in kept
     ]
@@ -251,21 +227,45 @@ def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> N
 
 def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exception) -> DataError:
     """What kept PEtab's library from reading the files, without what is only for its makers."""
-    said = str(error)
+    said = str(getattr(error, "message", error))  # of a schema, without the schema
     if hasattr(error, "errors"):  # pydantic's
-        each = ((".".join(map(str, e["loc"])), e["msg"]) for e in error.errors())
         of = f"in the {getattr(error, 'title', '')} table, "
-        said = of + "; ".join(f"{place}: {what}" if place else what for place, what in each)
-    said = " ".join(said.split()).strip("'").rstrip(".")
+        said = of + "; ".join(map(_of_row, error.errors()))
+    elif isinstance(error, KeyError) and str(error.args[0]).isidentifier():
+        said = f"there is no column or entry {said}"
+    elif isinstance(error, KeyError):
+        said = said.strip("'")
+    said = " ".join(said.split()).rstrip(".")
     return DataError(
         f"'{path}' is not a valid PEtab problem of version {version}: {said}. "
         f"{explained(path, config)}Correct the files."
     )
 
 
+def _of_row(error: Mapping[str, Any]) -> str:
+    """What pydantic says of a row, with its name, or of a cell."""
+    given, place = error["input"], ".".join(map(str, error["loc"]))
+    if isinstance(given, Mapping):
+        place = next((f"'{v}'" for k, v in given.items() if str(k).endswith("Id")), place)
+    what = error["msg"].removeprefix("Value error, ").rstrip(".")
+    is_new = isinstance(given, str) and given not in re.findall(r"[\w-]+", what)
+    got = f", got '{given}'" if is_new else ""
+    return f"{place}: {what}{got}" if place else f"{what}{got}"
+
+
 def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:
-    """What is wrong in tables of version 2 without a word of PEtab's check."""
+    """What is wrong in tables of version 2 without a clear word of PEtab's check."""
     found = []
+    for kind in ("observable", "noise"):
+        places = {o.id: len(getattr(o, f"{kind}_placeholders")) for o in petab.observables}
+        given = [
+            (m.observable_id, len(getattr(m, f"{kind}_parameters"))) for m in petab.measurements
+        ]
+        if rows := [n for n, (o, count) in enumerate(given, 1) if places.get(o, count) != count]:
+            found.append(
+                f"Rows {rows[:5]} of the measurement table have more or fewer {kind}Parameters "
+                f"than their observables have {kind}Placeholders."
+            )
     used = {m.experiment_id for m in petab.measurements if m.experiment_id}
     if lost := sorted(used - experiments.keys()):
         found.append(
@@ -435,17 +435,16 @@ def _version2_parameter(p: Any) -> dict[str, Any]:
     lower, upper = (
         open_end if b is None else float(b) for b, open_end in ((p.lb, -np.inf), (p.ub, np.inf))
     )
-    if kind in ("uniform", "log-uniform"):
-        low, high = p.prior_parameters
-        lower, upper = max(lower, low), min(upper, high)
+    low, high = p.prior_parameters if kind in ("uniform", "log-uniform") else (lower, upper)
+    low, high = max(lower, low), min(upper, high)
     return {
         "estimate": int(p.estimate),
-        "parameterScale": "log10" if 0 < DECADES * lower <= upper < np.inf else "lin",
+        "parameterScale": "log10" if 0 < DECADES * low <= high < np.inf else "lin",
         "lowerBound": lower,
         "upperBound": upper,
         "nominalValue": np.nan if p.nominal_value is None else float(p.nominal_value),
-        "from": lower,
-        "to": upper,
+        "from": low,
+        "to": high,
         "objectivePriorType": kind,
         "objectivePriorParameters": ";".join(repr(float(v)) for v in p.prior_parameters),
     }
@@ -516,8 +515,19 @@ Wrong = tuple[str, "pd.Series[bool]", str]
 """A column, in which rows it is wrong, and what these have."""
 
 
+def _row_of(found: "re.Match[str]") -> str:
+    return f"(row {int(found[1]) + 1})."
+
+
 def _no_numbers(cells: "pd.Series[str]") -> "pd.Series[bool]":
-    return pd.to_numeric(cells, errors="coerce").isna()
+    return pd.to_numeric(cells.str.strip(), errors="coerce").isna()
+
+
+def _of_names(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
+    """Names that PEtab's library takes for numbers, or for nothing."""
+    for column in table.columns.intersection([*NAMES, *MAY_LACK]):
+        is_wrong = ~table[column].str.strip().str.fullmatch(_NAME + "|" * (column in MAY_LACK))
+        yield column, is_wrong, "no name (letters, digits and _, a digit not first)"
 
 
 def _logarithmic(path: Path, config: Mapping[str, Any]) -> set[str]:
@@ -532,6 +542,7 @@ def _logarithmic(path: Path, config: Mapping[str, Any]) -> set[str]:
 
 
 def _of_measurements(table: pd.DataFrame, logarithmic: Collection[str]) -> Iterator[Wrong]:
+    yield from _of_names(table, logarithmic)
     for column in table.columns.intersection(["time", "measurement"]):
         yield column, _no_numbers(table[column]), "no number"
     if {"observableId", "measurement"} <= set(table):
@@ -542,6 +553,7 @@ def _of_measurements(table: pd.DataFrame, logarithmic: Collection[str]) -> Itera
 
 def _of_parameters(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
     cells = table.apply(lambda column: column.str.strip())
+    yield from _of_names(table, ())
     if "estimate" in cells:
         flags = cells["estimate"].str.lower()
         yield "estimate", ~flags.isin([*YES, *NO]), "neither 0 nor 1 (PEtab 2: true or false)"
@@ -550,14 +562,21 @@ def _of_parameters(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
     if "nominalValue" in cells:
         values = cells["nominalValue"]
         yield "nominalValue", (values != "") & _no_numbers(values), "no number"
-    if {"objectivePriorType", "objectivePriorParameters"} <= set(cells):
-        given = cells["objectivePriorParameters"].str.split(";")
-        is_pair = given.map(lambda p: len(p) == 2 and not _no_numbers(pd.Series(p)).any())  # noqa: PLR2004
-        is_prior = cells["objectivePriorType"] != ""
-        yield "objectivePriorParameters", is_prior & ~is_pair, "no two numbers separated by ';'"
+    for use in ("objective", "initialization"):
+        kinds, numbers = f"{use}PriorType", f"{use}PriorParameters"
+        if {kinds, numbers} <= set(cells):
+            given = cells[numbers].str.split(";")
+            is_pair = given.map(lambda p: len(p) == 2 and not _no_numbers(pd.Series(p)).any())  # noqa: PLR2004
+            yield numbers, (cells[kinds] != "") & ~is_pair, "no two numbers separated by ';'"
 
 
-_WRONG = {"measurement": _of_measurements, "parameter": _of_parameters}
+_WRONG = {
+    "measurement": _of_measurements,
+    "parameter": _of_parameters,
+    "observable": _of_names,
+    "condition": _of_names,
+    "experiment": _of_names,
+}
 
 
 def _tables(

@@ -525,6 +525,9 @@ WRONG = [
     ("measurements", {"measurement": np.inf}, "Rows \\[3\\] of the measurement table"),
     ("measurements", {"time": np.nan}, "Rows \\[3\\] of the measurement table"),
     ("measurements", {"time": -1.0}, "starts at 0, but has earlier measurements"),
+    ("measurements", {"time": -np.inf}, r"earlier measurements, at \[-inf\]"),
+    ("measurements", {"observableId": ""}, "Rows \\[3\\] .* no name .* 'observableId'"),
+    ("measurements", {"noiseParameters": "1"}, r"Mismatch of noise .* c1 \(row 3\)\. Expected"),
     ("measurements", {"simulationConditionId": "c7"}, "conditions that are not spec.*'c7'"),
     ("measurements", {"observableId": "oC"}, "'oC'.*not defined in observables"),
     ("measurements", {"observableId": "oB", "noiseParameters": "0"}, "standard deviation 0"),
@@ -563,6 +566,22 @@ WRONG_FILES = [
         r"s are missing\. Rows \[1, 2",
     ),
     ("parameters", {"estimate": "0"}, "problem.yaml' estimates no parameter: .* Set it"),
+    (
+        "parameters",
+        {"estimate": ["1", "1", "0.5"]},
+        r"of the parameters \['sd'\] is neither 0 nor 1",
+    ),
+    (
+        "parameters",
+        {"initializationPriorType": "normal", "initializationPriorParameters": ["1", "1;2", "1;2"]},
+        r"Rows \[1\] .* no two numbers .* 'initializationPriorParameters'",
+    ),
+    (
+        "parameters",
+        {"objectivePriorType": "uniform", "objectivePriorParameters": "3;1"},
+        r"'k' is uniform .* 3;1: the first number is larger .* Correct the prior",
+    ),
+    ("parameters", {"lowerBound": "5", "upperBound": "5"}, "'k' leave the value 5 alone. Set"),
 ]
 
 
@@ -574,6 +593,40 @@ def test_what_only_the_files_tell_is_told_by_rows(tmp_path, table, columns, says
         igpe.petab.read_petab(small.write(tmp_path, **{table: given.assign(**columns)}))
     assert "Error:" not in str(caught.value)
     assert "greater than" not in str(caught.value)
+
+
+def test_numbers_are_no_names(tmp_path):
+    """PEtab's library fails with a TypeError of one of Python's modules."""
+    tables = {
+        "conditions": small.CONDITIONS.assign(conditionId=1),
+        "measurements": small.measurements().assign(simulationConditionId=1),
+    }
+    with pytest.raises(
+        igpe.errors.DataError, match=r"Rows \[1\] of 'conditions.* no name"
+    ) as caught:
+        igpe.petab.read_petab(small.write(tmp_path, **tables))
+    assert "Error:" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(1e-3, np.inf), (0.0, 1e3)])
+def test_a_logarithmic_scale_without_bounds_for_it_is_searched_as_it_is(tmp_path, lower, upper):
+    given = small.PARAMETERS.assign(
+        lowerBound=[lower, 0.1, 1e-3],
+        upperBound=[upper, 10.0, 1e2],
+        initializationPriorType=["parameterScaleUniform", "", ""],
+        initializationPriorParameters=["-3;3", "", ""],
+    )
+    problem = igpe.petab.read_petab(small.write(tmp_path, parameters=given))
+    assert problem.box.logarithmic == {"sd"}
+    assert problem.model.scales == {"k": "log10", "sd": "log10"}
+    assert (problem.box.lower[0], problem.box.upper[0]) == (lower, upper)
+
+
+def test_a_deviation_that_is_not_positive_is_named(tmp_path):
+    given = small.OBSERVABLES.assign(noiseFormula=["-sd", "noiseParameter1_oB"])
+    problem = igpe.petab.read_petab(small.write(tmp_path, observables=given))
+    found = igpe.SingleShooting().estimate(problem, VALUES)
+    assert "An estimated standard deviation is -" in " ".join(found.notes)
 
 
 def test_other_separators_and_encodings_are_told(tmp_path):

@@ -167,6 +167,21 @@ PERIODS = pd.DataFrame({
         ({"condition": pd.concat([CONDITIONS] * 2)}, r"'c1' sets \['B'\] more than once"),
         ({"parameter": pd.concat([PARAMETERS] * 2)}, "duplicate IDs"),
         ({"experiment": EXPERIMENTS.assign(conditionId="c9")}, r"table: {'c9'}\. Correct"),
+        (
+            {"measurement": MEASUREMENTS.assign(noiseParameters="")},
+            r"reports: Rows \[5, 6, 7, 8\] .* noiseParameters than .* noisePlaceholders\. C",
+        ),
+        ({"experiment": EXPERIMENTS.rename(columns={"experimentId": "id"})}, "no column .*'exp"),
+        ({"parameter": PARAMETERS.assign(upperBound=1e-9)}, r"table, 'k': Lower bound must"),
+        (
+            {"parameter": PARAMETERS.assign(priorDistribution="t", priorParameters="1;2")},
+            "or 'uniform', got 't'",
+        ),
+        (
+            {"parameter": PARAMETERS.assign(priorDistribution="uniform", priorParameters="5;1")},
+            "5.0;1.0: the first number is larger",
+        ),
+        ({"parameter": None}, r"2: 'parameter_files' is a required property\. Correct"),
     ],
 )
 def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
