@@ -194,7 +194,22 @@ def _far_starts(result: Result, problem: Problem) -> list[str]:
                     f"{START}{name}{where} is {start:g}, but its first measurement is "
                     f"{measured:.4g} (at t = {time:g}). Check both values and their units."
                 )
-    return found
+    return [*_kept_at_zero(result, problem), *found]
+
+
+def _kept_at_zero(result: Result, problem: Problem) -> Iterator[str]:
+    """Sentences on quantities that start at 0 and stay there, unlike their measurements."""
+    starts = {e.name: e.start for e in problem.experiments}
+    for key, rows in result.points.groupby(["experiment", "name"], sort=False):
+        run, name = map(str, key)
+        is_kept = rows["measured"].any() and not rows["fitted"].any()
+        if is_kept and starts[run].get(name) == 0.0:
+            where = f" in experiment {run}" if len(starts) > 1 else ""
+            yield (
+                f"{START}{name}{where} is 0, and the model keeps {name} at 0, but it is measured "
+                f"up to {rows['measured'].max():.4g}. If {name} grows in proportion to itself, "
+                "give a positive start value."
+            )
 
 
 def _odd(result: Result, verdict: Adequacy) -> Iterator[str]:

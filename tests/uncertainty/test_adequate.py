@@ -160,6 +160,18 @@ def test_a_start_value_in_another_unit_is_named_and_no_single_outlier(start, dat
     assert "improve the model" not in str(result)
 
 
+@pytest.mark.parametrize("steady", [False, True])
+def test_what_stays_at_zero_by_the_equations_and_is_measured_is_named(steady):
+    time = np.arange(9.0)
+    table = pd.DataFrame({"time": time, "A": np.exp(-0.3 * time)})
+    run = igpe.Experiment(table, start={"A": 0.0}, start_time=0.0, sigma=0.01, steady=steady)
+    result = igpe.estimate(igpe.Problem(decay_model, parameters={"k": (0.1, 1)}, experiments=run))
+    assert actions(result)[0] == (
+        "The start value of A is 0, and the model keeps A at 0, but it is measured up to 1. If A "
+        "grows in proportion to itself, give a positive start value."
+    )
+
+
 def test_no_outlier_is_named_beside_a_series_with_a_larger_one():
     """A gross error that spoils its own series makes right measurements of another look wrong."""
     time = np.arange(12.0)
