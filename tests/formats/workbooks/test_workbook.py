@@ -157,27 +157,23 @@ FOUND_LATER = (
     Layout(
         "points between thousands, decimal commas in another column",
         "Zeit / s;A (mM)\n0;5,5\n1.000;4,0\n1.800;3,1\n",
-        time="s",
-        runs={"": "t A / 0 5.5 / 1000 4 / 1800 3.1"},
+        runs={"": "s A / 0 5.5 / 1000 4 / 1800 3.1"},
         warns=("igpe reads 1.000 in file.csv as 1000",),
     ),
     Layout(
         "points between thousands of seconds",
         "Zeit;A (mM)\n0 s;5,5\n1.200 s;4,0\n1.800 s;3,1\n",
-        time="min",
-        runs={"": "t A / 0 5.5 / 20 4 / 30 3.1"},
+        runs={"": "min A / 0 5.5 / 20 4 / 30 3.1"},
     ),
     Layout(
         "clock times, with hh:mm below their header and no other unit below",
         {"R1": "Uhrzeit|A (mM)|B (mM)\nhh:mm||\n'09:30|5|0\n'10:30|4|1\n'11:00|3|2\n"},
-        time="min",
-        runs={"": "t A B / 0 5 0 / 60 4 1 / 90 3 2"},
+        runs={"": "min A B / 0 5 0 / 60 4 1 / 90 3 2"},
     ),
     Layout(
         "clock times that the header says to be such, and how they are written",
         "Uhrzeit [hh:mm];A (mM)\n09:30;5\n10:30;4\n11:00;3\n",
-        time="min",
-        runs={"": "t A / 0 5 / 60 4 / 90 3"},
+        runs={"": "min A / 0 5 / 60 4 / 90 3"},
     ),
     Layout(
         "a header that says how times are written, but not whether they are times of day",
@@ -188,8 +184,7 @@ FOUND_LATER = (
         Layout(
             f"tables with own conditions: {where}",
             {"S": text},
-            time="min",
-            runs={one: "t A / 0 1 / 10 .9", other: "t A / 0 1 / 10 .7"},
+            runs={one: "min A / 0 1 / 10 .9", other: "min A / 0 1 / 10 .7"},
             given={one: {"T": 313.15, **more[0]}, other: {"T": 333.15, **more[1]}},
         )
         for where, one, other, more, text in (
