@@ -28,6 +28,26 @@ def over_time(times: Any, states: str, others: str = "", **unknowns: Any) -> pyo
     return m
 
 
+def over_space(
+    times: Any, names: str, slopes: str, points: Any = (0, 1), space: str = "x", **unknowns: Any
+) -> pyo.ConcreteModel:
+    """A model without equations over time and one set in space.
+
+    names     of variables over both
+    slopes    their derivatives, named by what they are by: c_t, c_x, c_xx
+    points    of the set `space`
+    unknowns  as in `over_time`
+    """
+    m = over_time(times, "", **unknowns)
+    setattr(m, space, dae.ContinuousSet(initialize=points))
+    for name in names.split():
+        setattr(m, name, pyo.Var(m.t, m.component(space)))
+    for slope in slopes.split():
+        name, by = slope.split("_")
+        setattr(m, slope, dae.DerivativeVar(m.component(name), wrt=list(map(m.component, by))))
+    return m
+
+
 def ode(
     slopes: Mapping[str, Rule],
     *,

@@ -13,7 +13,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from deeds import kept, soon
-from ode import ode
+from ode import ode, over_space, row
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -63,11 +63,22 @@ def table(*names):
     return pd.DataFrame({"time": TIMES} | dict.fromkeys(names, TIMES))
 
 
-def posed(model, *names, start=None, **settings):
-    run = igpe.Experiment(
-        table(*names), start={"c": 0.0} if start is None else start, start_time=0.0, sigma=0.01
-    )
-    return igpe.Problem(model, parameters=["D", "k"], experiments=run, **settings)
+def posed(model, *columns, start=None, parameters=("D", "k"), events=(), **settings):
+    """One experiment from c = 0 at first, unless told otherwise; columns: names, or the table."""
+    data = table(*columns) if isinstance(columns[0], str) else columns[0]
+    start, more = {"c": 0.0} if start is None else start, {"events": events} if events else {}
+    run = igpe.Experiment(data, start=start, start_time=0.0, sigma=0.01, **more)
+    return igpe.Problem(model, parameters=parameters, experiments=run, **settings)
+
+
+def alone(model, *columns, start=None, grid=None, **settings):
+    """The same of k alone, where the model says how it starts; grid: of x."""
+    settings |= {"space": {"x": grid}} if grid else {}
+    return posed(model, *columns, start=start or {}, parameters=["k"], **settings)
+
+
+def simulated(problem, k=1.0):
+    return igpe.simulate(problem, {"k": k}, TIMES)
 
 
 def lines(n, *, closed=True):
@@ -103,17 +114,12 @@ def test_upwind_lines_are_those_written_by_hand(closed, index):
 
 def of_the_user(times, *, fixed_at_start=0.0, add=lambda m: None):
     """The same for D = 0, discretised by the user with Pyomo; all is said by `.fix()`."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x = dae.ContinuousSet(bounds=(0, 1))
-    m.c = pyo.Var(m.t, m.x)
-    m.dcdt = dae.DerivativeVar(m.c, wrt=m.t)
-    m.dcdx = dae.DerivativeVar(m.c, wrt=m.x)
-    m.D, m.k = pyo.Param(initialize=0.0), pyo.Var(bounds=(0, 10))
+    m = over_space(times, "c", "c_t c_x", k=(0, 10))
+    m.D = pyo.Param(initialize=0.0)
 
     @m.Constraint(m.t, m.x)
     def balance(m, t, x):
-        return m.dcdt[t, x] == -SPEED * m.dcdx[t, x] - m.k * m.c[t, x]
+        return m.c_t[t, x] == -SPEED * m.c_x[t, x] - m.k * m.c[t, x]
 
     add(m)
     pyo.TransformationFactory("dae.finite_difference").apply_to(m, wrt=m.x, nfe=10)
@@ -124,10 +130,9 @@ def of_the_user(times, *, fixed_at_start=0.0, add=lambda m: None):
 
 def test_what_the_user_discretised_and_fixed_is_kept():
     """The balance at the inlet is not skipped: it gives the derivative by x there, used nowhere."""
-    run = igpe.Experiment(table("c[0.5]", "c[1]"), start_time=0.0, sigma=0.01)
-    problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)
+    problem = alone(of_the_user, "c[0.5]", "c[1]")
     assert len(problem.instance.states) == 10
-    found = igpe.simulate(problem, {"k": RATE}, TIMES)
+    found = simulated(problem, RATE)
 
     def slopes(_, c):
         return -np.diff(np.append(1.0, c)) / 0.1 - RATE * c
@@ -164,17 +169,10 @@ def heat(times):
     return m
 
 
-def heat_problem(grid):
-    data = table("u[0.5]")
-    data["u[0.5]"] = np.exp(-data["time"])
-    run = igpe.Experiment(data, start_time=0.0, sigma=0.001)
-    return igpe.Problem(heat, parameters=["k"], experiments=run, space={"x": grid})
-
-
 def test_pyomos_heat_equation_converges_with_the_square_of_the_width():
     errors = []
     for n in (10, 20, 40):
-        found = igpe.simulate(heat_problem(FiniteDifference(n, "central")), {"k": 1.0}, TIMES)
+        found = simulated(alone(heat, "u[0.5]", grid=FiniteDifference(n, "central")))
         errors.append(np.abs(found["u[0.5]"] - np.exp(-TIMES)).max())
     assert errors[0] < 0.02
     assert np.log2(np.array(errors[:-1]) / errors[1:]) == pytest.approx(2.0, abs=0.1)
@@ -188,16 +186,13 @@ def by_collocation(times, nfe=1, **scheme):
 
 @pytest.mark.parametrize("how", [{"nfe": 4}, {"scheme": "LAGRANGE-LEGENDRE"}], ids=str)
 def test_second_derivatives_collocated_on_elements_without_joined_slopes_are_refused(how):
-    run = igpe.Experiment(table("u[1.0]"), start_time=0.0, sigma=0.001)
     says = r"second derivative 'dudx2' by collocation .*m\.q.*LEGENDRE.*space={'x': "
     with pytest.raises(ModelError, match=says):
-        igpe.Problem(lambda times: by_collocation(times, **how), parameters=["k"], experiments=run)
+        alone(lambda times: by_collocation(times, **how), "u[1.0]")
 
 
 def test_collocation_in_space_by_the_user_is_kept():
-    run = igpe.Experiment(table("u[1.0]"), start_time=0.0, sigma=0.001)
-    problem = igpe.Problem(by_collocation, parameters=["k"], experiments=run)
-    found = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    found = simulated(alone(by_collocation, "u[1.0]"))
     x = 0.558672  # a point of Radau's, as Pyomo rounds it
     exact = np.exp(-TIMES) * np.sin(np.pi * x)
     assert found[f"u[{x}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
@@ -205,23 +200,17 @@ def test_collocation_in_space_by_the_user_is_kept():
 
 def thin(times):
     """A plate of 1 cm, kept cold on one side and heated on the other; its flux is collocated."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x = dae.ContinuousSet(bounds=(0, THICK))
-    m.u, m.q = pyo.Var(m.t, m.x), pyo.Var(m.t, m.x)
-    m.dudt = dae.DerivativeVar(m.u, wrt=m.t)
-    m.dudx, m.dqdx = (dae.DerivativeVar(v, wrt=m.x) for v in (m.u, m.q))
-    m.k = pyo.Var(bounds=(0.1, 10))
+    m = over_space(times, "u q", "u_t u_x q_x", (0, THICK), k=(0.1, 10))
 
     @m.Constraint(m.t, m.x)
     def fourier(m, t, x):
-        return m.q[t, x] == m.dudx[t, x] if x > 0 else pyo.Constraint.Skip
+        return m.q[t, x] == m.u_x[t, x] if x > 0 else pyo.Constraint.Skip
 
     @m.Constraint(m.t, m.x)
     def balance(m, t, x):
         if x in (0, THICK):
             return m.q[t, x] == 1 / THICK if x else m.u[t, x] == 0
-        return m.dudt[t, x] == m.k * THICK**2 * m.dqdx[t, x]
+        return m.u_t[t, x] == m.k * THICK**2 * m.q_x[t, x]
 
     scheme = pyo.TransformationFactory("dae.collocation")
     scheme.apply_to(m, wrt=m.x, nfe=4, ncp=3, scheme="LAGRANGE-LEGENDRE")
@@ -232,9 +221,7 @@ THICK = 0.01
 
 
 def test_collocated_diffusion_with_its_flux_may_be_in_a_thin_plate():
-    start = {"u": 0.0}
-    run = igpe.Experiment(table(f"u[{THICK}]"), start=start, start_time=0.0, sigma=0.001)
-    found = igpe.simulate(igpe.Problem(thin, parameters=["k"], experiments=run), {"k": 1.0}, TIMES)
+    found = simulated(alone(thin, f"u[{THICK}]", start={"u": 0.0}))
     n = np.pi * (np.arange(20)[:, None] + 0.5)
     exact = 1 - np.sum(2 / n**2 * np.exp(-(n**2) * TIMES), axis=0)
     assert found[f"u[{THICK}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
@@ -249,8 +236,7 @@ def test_params_and_loops_of_the_builder_reach_all_points_of_the_grid():
             m.c[m.t.first(), x].fix(0.25)
         return m
 
-    run = igpe.Experiment(table("c[0.5]", "local[0.5]"), start_time=0.0, sigma=0.01)
-    problem = igpe.Problem(model, parameters=["D", "k"], experiments=run, space={"x": 4})
+    problem = posed(model, "c[0.5]", "local[0.5]", start={}, space={"x": 4})
     found = igpe.simulate(problem, TRUTH, [0.0, 1.0])
     assert found["c[0.5]"].iloc[0] == 0.25
     assert found["local[0.5]"].to_numpy() == pytest.approx(1.5 * found["c[0.5]"].to_numpy())
@@ -284,13 +270,12 @@ def test_means_are_over_all_points_of_the_grid(way, late):
         return m
 
     profile = [f"c[{x:g}]" for x in np.linspace(0, 1, 11)][late:]  # the user fixes c[0]
-    run = igpe.Experiment(table("mean", *profile), start={} if late else {"c": 0.5}, start_time=0.0)
-    settings = dict(parameters=["k"] if late else ["D", "k"], experiments=run)
     if late and way == "sum":
         with pytest.raises(ModelError, match=r"'mean' contains a sum over \['x'\] that lacks"):
-            igpe.Problem(model, **settings)
+            alone(model, "mean")
         return
-    problem = igpe.Problem(model, **settings, space={} if late else {"x": 10})
+    given = dict(start={}, parameters=["k"]) if late else dict(start={"c": 0.5}, space={"x": 10})
+    problem = posed(model, "mean", *profile, **given)
     found = igpe.simulate(problem, {"k": RATE} if late else TRUTH, TIMES)
     points = found[profile].to_numpy()
     points = np.insert(points, 0, 1.0, axis=1) if late else points
@@ -300,33 +285,24 @@ def test_means_are_over_all_points_of_the_grid(way, late):
 
 def exchanger(times):
     """Counter-current: h flows up, c flows down; each balance holds where its stream leaves."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.x = dae.ContinuousSet(bounds=(0, 1))
-    m.h, m.c, m.k = pyo.Var(m.t, m.x), pyo.Var(m.t, m.x), pyo.Var(bounds=(0, 10))
-    m.ht, m.ct = dae.DerivativeVar(m.h, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.t)
-    m.hx, m.cx = dae.DerivativeVar(m.h, wrt=m.x), dae.DerivativeVar(m.c, wrt=m.x)
+    m = over_space(times, "h c", "h_t c_t h_x c_x", k=(0, 10))
 
     @m.Constraint(m.t, m.x)
     def hot(m, t, x):
         lost = m.k * (m.h[t, x] - m.c[t, x])
-        return m.h[t, x] == 1 if x == 0 else m.ht[t, x] == -m.hx[t, x] - lost
+        return m.h[t, x] == 1 if x == 0 else m.h_t[t, x] == -m.h_x[t, x] - lost
 
     @m.Constraint(m.t, m.x)
     def cold(m, t, x):
         won = m.k * (m.h[t, x] - m.c[t, x])
-        return m.c[t, x] == 0 if x == 1 else m.ct[t, x] == m.cx[t, x] + won
+        return m.c[t, x] == 0 if x == 1 else m.c_t[t, x] == m.c_x[t, x] + won
 
     return m
 
 
 def exchanged(scheme):
-    run = igpe.Experiment(
-        table("h[1]", "c[0]"), start={"h": 0.5, "c": 0.5}, start_time=0.0, sigma=0.01
-    )
-    grid = {"x": FiniteDifference(10, scheme)}
-    problem = igpe.Problem(exchanger, parameters=["k"], experiments=run, space=grid)
-    return igpe.simulate(problem, {"k": RATE}, TIMES)
+    start, grid = {"h": 0.5, "c": 0.5}, FiniteDifference(10, scheme)
+    return simulated(alone(exchanger, "h[1]", "c[0]", start=start, grid=grid), RATE)
 
 
 def test_variables_have_schemes_of_their_own():
@@ -350,13 +326,10 @@ def test_slopes_at_walls_are_of_second_order_without_flow(scheme):
         m.flux = pyo.Expression(m.t, rule=lambda m, t: -m.k * m.dudx[0, t])
         return m
 
-    data = table("u[0.5]", "flux")
-    run = igpe.Experiment(data, start_time=0.0, sigma=0.001)
-    found = {}
-    for name in ("central", scheme):
-        grid = {"x": FiniteDifference(20, name)}
-        problem = igpe.Problem(model, parameters=["k"], experiments=run, space=grid)
-        found[name] = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    found = {
+        name: simulated(alone(model, "u[0.5]", "flux", grid=FiniteDifference(20, name)))
+        for name in ("central", scheme)
+    }
     for column in ("u[0.5]", "flux"):
         assert found[scheme][column].to_numpy() == pytest.approx(found["central"][column])
     assert found[scheme]["flux"].to_numpy() == pytest.approx(-np.pi * np.exp(-TIMES), rel=0.05)
@@ -379,11 +352,8 @@ def by_flux(times):
 
 
 def with_flux(scheme):
-    data = table("u[0.5]")
-    run = igpe.Experiment(data, start_time=0.0, sigma=0.001)
-    grid = {"x": FiniteDifference(20, scheme)}
-    problem = igpe.Problem(by_flux, parameters=["k"], experiments=run, space=grid)
-    return igpe.simulate(problem, {"k": 1.0}, TIMES)["u[0.5]"].to_numpy()
+    problem = alone(by_flux, "u[0.5]", grid=FiniteDifference(20, scheme))
+    return simulated(problem)["u[0.5]"].to_numpy()
 
 
 @pytest.mark.parametrize("scheme", ["central", {"q": "backward", "u": "forward"}])
@@ -414,11 +384,10 @@ def test_a_plate_cools_as_the_product_of_two_sines():
     def start(x, y):
         return np.sin(np.pi * x) * np.sin(np.pi * y)
 
-    run = igpe.Experiment(table("T[0.5,0.5]"), start={"T": start}, start_time=0.0, sigma=0.001)
     space = {"x": FiniteDifference(12, "central"), "y": FiniteDifference(8, "central")}
-    problem = igpe.Problem(plate, parameters=["k"], experiments=run, space=space)
+    problem = alone(plate, "T[0.5,0.5]", start={"T": start}, space=space)
     assert len(problem.instance.states) == 11 * 7
-    found = igpe.simulate(problem, {"k": 0.05}, TIMES)
+    found = simulated(problem, 0.05)
     # The sines are eigenvectors of central differences, with these eigenvalues.
     speed = sum((2 * n * np.sin(np.pi / (2 * n))) ** 2 for n in (12, 8))
     assert found["T[0.5,0.5]"].to_numpy() == pytest.approx(np.exp(-0.05 * speed * TIMES), rel=1e-5)
@@ -435,55 +404,40 @@ def test_a_start_at_positions_that_are_times_too_is_read_right():
         )
         return m
 
-    run = igpe.Experiment(table("u[0.5]", "extra[0.5]"), start_time=0.0, sigma=0.001)
-    grid = {"x": FiniteDifference(8, "central")}
-    problem = igpe.Problem(model, parameters=["k"], experiments=run, space=grid)
-    found = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    grid = FiniteDifference(8, "central")
+    found = simulated(alone(model, "u[0.5]", "extra[0.5]", grid=grid))
     assert found["extra[0.5]"].to_numpy() == pytest.approx(1.5 * np.exp(-TIMES))
 
 
 @pytest.mark.parametrize("scheme", ["central", "backward2", "forward2"])
 def test_differences_are_exact_for_parabolas_on_uneven_points(scheme):
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.x = dae.ContinuousSet(initialize=(0, 0.3e-6, 1e-6))
-        m.c = pyo.Var(m.t, m.x, initialize=lambda m, t, x: 3 * x**2 - 2e-6 * x + 5)
-        m.dcdx = dae.DerivativeVar(m.c, wrt=m.x)
-        m.d2c = dae.DerivativeVar(m.c, wrt=(m.x, m.x))
-        m.ends = pyo.Constraint(m.t, rule=lambda m, t: m.dcdx[t, 0] + m.dcdx[t, 1e-6] >= -1)
-        return m
-
-    m = model([0, 1])
-    FiniteDifference(10, scheme).apply(m, m.x)
+    m, uneven = (over_space([0, 1], "c", "c_x c_xx", (0, 0.3e-6, 1e-6)) for _ in range(2))
+    for one, intervals in ((m, 10), (uneven, 2)):
+        one.ends = pyo.Constraint(one.t, rule=lambda m, t: m.c_x[t, 0] + m.c_x[t, 1e-6] >= -1)
+        FiniteDifference(intervals, scheme).apply(one, one.x)
     assert list(m.x) == pytest.approx(np.linspace(0, 1e-6, 11), abs=1e-18)
-    uneven = model([0, 1])
-    FiniteDifference(2, scheme).apply(uneven, uneven.x)
     assert len(uneven.x) == 3
-    for name, exact in (("dcdx", lambda x: 6 * x - 2e-6), ("d2c", lambda x: 6.0)):
+    for name, exact in (("c_x", lambda x: 6 * x - 2e-6), ("c_xx", lambda x: 6.0)):
         for one in (m, uneven):
             v, equations = one.component(name), one.component(f"{name}_disc_eq")
             for (t, x), equation in equations.items():
                 one.c.set_values({(s, y): 3 * y**2 - 2e-6 * y for s in one.t for y in one.x})
                 v[t, x].value = exact(x)
-                scale = {"dcdx": 1e-6, "d2c": 6.0}[name]
+                scale = {"c_x": 1e-6, "c_xx": 6.0}[name]
                 assert pyo.value(equation.body) == pytest.approx(0, abs=1e-8 * scale)
             assert {x for _, x in equations} >= set(list(one.x)[1:-1])
-    assert (0, 0) in m.dcdx_disc_eq  # the condition uses it
-    assert (0, 0) not in m.d2c_disc_eq
+    assert (0, 0) in m.c_x_disc_eq  # the condition uses it
+    assert (0, 0) not in m.c_xx_disc_eq
 
 
 def slopes(profile, points, intervals, scheme):
     """Positions and first derivatives there, by a scheme."""
-    m = pyo.ConcreteModel()
-    m.t, m.x = dae.ContinuousSet(initialize=(0, 1)), dae.ContinuousSet(initialize=points)
-    m.c = pyo.Var(m.t, m.x)
-    m.dcdx = dae.DerivativeVar(m.c, wrt=m.x, initialize=0.0)
-    m.moves = pyo.Constraint(m.t, m.x, rule=lambda m, t, x: m.dcdx[t, x] == 0)
+    m = over_space((0, 1), "c", "c_x", points)
+    m.moves = pyo.Constraint(m.t, m.x, rule=lambda m, t, x: m.c_x[t, x] == 0)
     FiniteDifference(intervals, scheme).apply(m, m.x)
     for x in m.x:
-        m.c[0, x].value = profile(x)
-    found = {x: -pyo.value(e.body) for (t, x), e in m.dcdx_disc_eq.items() if t == 0}
+        m.c[0, x].value, m.c_x[0, x].value = profile(x), 0.0
+    found = {x: -pyo.value(e.body) for (t, x), e in m.c_x_disc_eq.items() if t == 0}
     return np.array(list(found)), np.array(list(found.values()))
 
 
@@ -506,25 +460,20 @@ def test_weno_carries_a_front_without_overshoot(down):
     moments = np.linspace(0.0, 4.0, 81)
 
     def model(times):
-        m = pyo.ConcreteModel()
-        m.t, m.x = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
-        m.c, m.u = pyo.Var(m.t, m.x), pyo.Var(bounds=(-2, 2))
-        m.dcdt, m.dcdx = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.x)
+        m = over_space(times, "c", "c_t c_x", u=(-2, 2))
         m.c[:, float(down)].fix(1.0)
 
         @m.Constraint(m.t, m.x)
         def balance(m, t, x):
             if x == float(down):
                 return pyo.Constraint.Skip
-            return m.dcdt[t, x] == -m.u * m.dcdx[t, x]
+            return m.c_t[t, x] == -m.u * m.c_x[t, x]
 
         return m
 
     def outlet(scheme):
-        column = f"c[{int(not down)}]"
-        run = igpe.Experiment(table(column), start={"c": 0.0}, start_time=0.0, sigma=0.01)
-        grid = {"x": FiniteDifference(20, scheme)}
-        problem = igpe.Problem(model, parameters=["u"], experiments=run, space=grid)
+        column, grid = f"c[{int(not down)}]", {"x": FiniteDifference(20, scheme)}
+        problem = posed(model, column, parameters=["u"], space=grid)
         return igpe.simulate(problem, {"u": -0.5 if down else 0.5}, moments)[column].to_numpy()
 
     front = np.where(moments < 2, 0.0, 1.0)
@@ -574,16 +523,8 @@ def test_a_start_may_be_a_profile_over_positions(profile):
 def test_a_start_profile_is_called_with_the_members_integers():
     first = [1.0, 0.2]
 
-    def chain(times):
-        m = pyo.ConcreteModel()
-        m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(2)
-        m.n, m.k = pyo.Var(m.t, m.i), pyo.Var(bounds=(0.01, 10))
-        m.dn = dae.DerivativeVar(m.n, wrt=m.t)
-        m.b = pyo.Constraint(m.t, m.i, rule=lambda m, t, i: m.dn[t, i] == -m.k * m.n[t, i])
-        return m
-
-    run = igpe.Experiment(table("n[1]"), start={"n": lambda i: first[i - 1]}, start_time=0.0)
-    problem = igpe.Problem(chain, parameters=["k"], experiments=run)
+    chain = row((1, 2), lambda m, i, t: -m.k * m.n[i, t], name="n", k=(0.01, 10))
+    problem = alone(chain, "n[1]", start={"n": lambda i: first[i - 1]})
     assert problem.experiments[0].start == {"n[1]": 1.0, "n[2]": 0.2}
 
 
@@ -599,9 +540,7 @@ def test_a_start_may_be_a_pattern_or_a_parameter():
         return m
 
     start = {"c": 0.0, "w[A,:]": "w0", "w[B,:]": lambda x: x}
-    run = igpe.Experiment(table("w[A,0.5]"), start=start, start_time=0.0)
-    names = ["D", "k", "w0"]
-    problem = igpe.Problem(two, parameters=names, experiments=run, space={"x": 4})
+    problem = posed(two, "w[A,0.5]", start=start, parameters=["D", "k", "w0"], space={"x": 4})
     given = problem.experiments[0].start
     assert given["w[A,0.25]"] == "w0"
     assert given["w[B,0.25]"] == 0.25
@@ -610,20 +549,15 @@ def test_a_start_may_be_a_pattern_or_a_parameter():
 
 def ring(times):
     """A loop reactor: what leaves at 4 enters at 0."""
-    m = pyo.ConcreteModel()
-    m.t, m.x = dae.ContinuousSet(initialize=times), dae.ContinuousSet(initialize=[0, 1.33, 4])
-    m.u = pyo.Var(bounds=(0.1, 5))
-    m.c = pyo.Var(m.t, m.x)
-    m.dcdt, m.dcdx = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.x)
-    m.d2c = dae.DerivativeVar(m.c, wrt=(m.x, m.x))
+    m = over_space(times, "c", "c_t c_x c_xx", (0, 1.33, 4), u=(0.1, 5))
 
     @m.Constraint(m.t, m.x)
     def balance(m, t, x):
         if x == 0:
             return m.c[t, 0] == m.c[t, 4]
         if x == 4:
-            return m.dcdx[t, 0] == m.dcdx[t, 4]
-        return m.dcdt[t, x] == -m.u * m.dcdx[t, x] + DISPERSION * m.d2c[t, x]
+            return m.c_x[t, 0] == m.c_x[t, 4]
+        return m.c_t[t, x] == -m.u * m.c_x[t, x] + DISPERSION * m.c_xx[t, x]
 
     return m
 
@@ -633,9 +567,8 @@ def test_a_pulse_whose_tail_is_next_to_nothing_moves_as_one_on_a_level():
 
     def found(level):
         start = {"c": lambda x: level + np.exp(-(((x - 1) / 0.4) ** 2))}
-        run = igpe.Experiment(table("c[1.33]"), start=start, start_time=0.0, sigma=0.01)
         grid = {"x": FiniteDifference(20, "central")}
-        problem = igpe.Problem(ring, parameters=["u"], experiments=run, space=grid)
+        problem = posed(ring, "c[1.33]", start=start, parameters=["u"], space=grid)
         return igpe.simulate(problem, {"u": 1.1}, TIMES)["c[1.33]"].to_numpy() - level
 
     assert found(0.0) == pytest.approx(found(1.0), abs=1e-6)
@@ -645,8 +578,7 @@ def test_sets_with_the_same_points_are_told_apart():
     """Pyomo's sets are equal if their points are: x and y of one grid, x and the times."""
     times = np.linspace(0.25, 1, 4)
     data = pd.DataFrame({"time": times, "c[0.5]": 0.0})
-    run = igpe.Experiment(data, start={"c": 0.0}, start_time=0.0, sigma=0.01)
-    problem = igpe.Problem(tube, parameters=["D", "k"], experiments=run, space={"x": 4})
+    problem = posed(tube, data, space={"x": 4})
     assert list(problem.instance.time) == list(problem.instance.model.x)
     other = igpe.simulate(posed(tube, "c[0.5]", space={"x": 4}), TRUTH, times)
     assert igpe.simulate(problem, TRUTH, times)["c[0.5]"].to_numpy() == pytest.approx(
@@ -665,8 +597,7 @@ def test_sets_with_the_same_points_are_told_apart():
 
 def test_an_event_may_change_all_members():
     dose = igpe.Event(at=0.5, add={"c": 0.25, "c[0.40]": 0.5})
-    run = igpe.Experiment(table("c[0.4]"), start={"c": 0.0}, start_time=0.0, events=[dose])
-    problem = igpe.Problem(tube, parameters=["D", "k"], experiments=run, space={"x": 5})
+    problem = posed(tube, "c[0.4]", events=[dose], space={"x": 5})
     found = igpe.simulate(problem, TRUTH, [0.5, 0.5 + 1e-9])
     jumps = found[["c[0.2]", "c[0.4]", "c[0.6]", "c[0.8]"]].diff().to_numpy()[1]
     assert jumps == pytest.approx([0.25, 0.5, 0.25, 0.25], abs=1e-6)
@@ -675,8 +606,7 @@ def test_an_event_may_change_all_members():
 def test_the_grid_of_a_problem_with_an_event_is_judged():
     data = table("c[1]")
     dose = igpe.Event(at=0.5, add={"c": 0.25})
-    run = igpe.Experiment(data, start={"c": 0.0}, start_time=0.0, sigma=0.01, events=[dose])
-    problem = igpe.Problem(tube, parameters=["D", "k"], experiments=run, space={"x": 5})
+    problem = posed(tube, data, events=[dose], space={"x": 5})
     data["c[1]"] = igpe.simulate(problem, TRUTH, data["time"])["c[1]"].to_numpy()
     result = igpe.estimate(problem.with_data(data), certify=False)
     assert result.parameters == pytest.approx(TRUTH, rel=1e-2)
@@ -717,9 +647,7 @@ def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
 @pytest.mark.parametrize("space", [{"x": 4}, {}], ids=["of igpe", "of the user"])
 def test_a_result_says_that_its_intervals_leave_out_the_error_of_the_grid(space):
     model, column = (heat, "u[0.5]") if space else (of_the_user, "c[0.5]")
-    run = igpe.Experiment(table(column), start_time=0.0, sigma=0.01)
-    problem = igpe.Problem(model, parameters=["k"], experiments=run, space=space)
-    result = igpe.estimate(problem, certify=False)
+    result = igpe.estimate(alone(model, column, space=space), certify=False)
     said = f"{result} {result.details}"
     assert "do not include the error of the grid in space. " in " ".join(said.split())
     assert "twice as many intervals" in " ".join(said.split())
@@ -727,8 +655,7 @@ def test_a_result_says_that_its_intervals_leave_out_the_error_of_the_grid(space)
 
 
 def test_without_a_grid_of_igpe_its_error_is_unknown():
-    run = igpe.Experiment(table("c[0.5]"), start_time=0.0, sigma=0.01)
-    problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)
+    problem = alone(of_the_user, "c[0.5]")
     with pytest.raises(ProblemError, match="no grid to refine"):
         igpe.uncertainty.grid_error(problem, {"k": RATE})
 
@@ -791,7 +718,7 @@ REFUSED = {
     "no formula": (
         lambda: exchanged("central"),
         ModelError,
-        "no formula for ['hx[1]', 'cx[0]'], | 'backward' | 'forward' | {'hot': 'backward'",
+        "no formula for ['h_x[1]', 'c_x[0]'], | 'backward' | 'forward' | {'hot': 'backward'",
     ),
     "flux upwind twice": (
         lambda: with_flux("backward"),
@@ -831,12 +758,7 @@ REFUSED = {
         "contains ['q'], but | 'c[0.02]', 'c[0.04]' | ... 49 in all",
     ),
     "start left out": (
-        lambda: igpe.Problem(
-            tube,
-            parameters=["D", "k"],
-            experiments=igpe.Experiment(table("c[1]"), start_time=0.0),
-            space={"x": 5},
-        ),
+        lambda: posed(tube, "c[1]", start={}, space={"x": 5}),
         ProblemError,
         "have no start value | start={'c': 0.0}",
     ),
@@ -861,21 +783,14 @@ REFUSED = {
         "'t' contains the times, but it is discretised | discretise 'x' instead",
     ),
     "event at a boundary": (
-        lambda: igpe.Problem(
-            tube,
-            parameters=["D", "k"],
-            experiments=igpe.Experiment(
-                table("c[0.4]"), start={"c": 0.0}, events=[igpe.Event(at=0.5, add={"c[1]": 1.0})]
-            ),
-            space={"x": 5},
+        lambda: posed(
+            tube, "c[0.4]", events=[igpe.Event(at=0.5, add={"c[1]": 1.0})], space={"x": 5}
         ),
         ProblemError,
         "['c[1]'], which are not states | ['c[1]'] have no differential equation",
     ),
     "moving": (
-        lambda: igpe.Problem(
-            moving, parameters=["k"], experiments=igpe.Experiment(table("c[1]"), start_time=0.0)
-        ),
+        lambda: alone(moving, "c[1]"),
         ModelError,
         "'c[0]' is fixed at values that change",
     ),
@@ -928,11 +843,7 @@ def test_starts_on_a_cluster_with_little_memory_one_of_whose_workers_is_killed(t
 
 def absorbed(times):
     """Gas whose speed falls along a tube as it is absorbed: a steady balance beside that of x."""
-    m = pyo.ConcreteModel()
-    m.t, m.z = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
-    m.x, m.v, m.k = pyo.Var(m.t, m.z), pyo.Var(m.t, m.z), pyo.Var(bounds=(0.01, 5))
-    m.x_t, m.x_z = dae.DerivativeVar(m.x, wrt=m.t), dae.DerivativeVar(m.x, wrt=m.z)
-    m.v_z = dae.DerivativeVar(m.v, wrt=m.z)
+    m = over_space(times, "x v", "x_t x_z v_z", space="z", k=(0.01, 5))
 
     @m.Constraint(m.t, m.z)
     def of_x(m, t, z):
@@ -977,11 +888,7 @@ def test_a_misfit_of_the_grid_is_told_from_one_of_the_model():
 
 def heated(times):
     """A bed of solid that a gas heats; coarse grids spread the front as a slow exchange does."""
-    m = pyo.ConcreteModel()
-    m.t, m.z = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
-    m.gas, m.bed, m.h = pyo.Var(m.t, m.z), pyo.Var(m.t, m.z), pyo.Var(bounds=(0.1, 100))
-    m.gas_t, m.gas_z = dae.DerivativeVar(m.gas, wrt=m.t), dae.DerivativeVar(m.gas, wrt=m.z)
-    m.bed_t = dae.DerivativeVar(m.bed, wrt=m.t)
+    m = over_space(times, "gas bed", "gas_t gas_z bed_t", space="z", h=(0.1, 100))
 
     @m.Constraint(m.t, m.z)
     def of_gas(m, t, z):
@@ -1020,10 +927,8 @@ def test_a_parameter_that_follows_the_grid_is_named_though_the_fit_is_good():
 
 def test_time_is_no_set_in_space():
     build = ode({"x": lambda m, t: -m.k * m.x[t]}, k=(0, 5))
-
-    run = igpe.Experiment(pd.DataFrame({"time": [1.0, 2.0], "x": 0.5}), start={"x": 1.0})
     with pytest.raises(igpe.errors.ModelError, match=r"must be time.*Leave time out of"):
-        igpe.Problem(build, parameters=["k"], experiments=run, space={"t": 20})
+        alone(build, "x", start={"x": 1.0}, space={"t": 20})
 
 
 def test_where_no_finer_grid_tells_the_error_the_result_says_what_to_do():
@@ -1034,10 +939,8 @@ def test_where_no_finer_grid_tells_the_error_the_result_says_what_to_do():
     assert "grid" not in str(fixed)
 
     def build(times):
-        m = pyo.ConcreteModel()
-        m.t, m.z = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
-        m.c, m.k = pyo.Var(m.t, m.z), pyo.Var(m.z, bounds=(0.01, 9))
-        m.c_t, m.c_z = dae.DerivativeVar(m.c, wrt=m.t), dae.DerivativeVar(m.c, wrt=m.z)
+        m = over_space(times, "c", "c_t c_z", space="z")
+        m.k = pyo.Var(m.z, bounds=(0.01, 9))
 
         @m.Constraint(m.t, m.z)
         def law(m, t, z):
@@ -1047,7 +950,6 @@ def test_where_no_finer_grid_tells_the_error_the_result_says_what_to_do():
         return m
 
     data = pd.DataFrame({"time": times, "c[0.5]": 0.8, "c[1]": 0.6})
-    run = igpe.Experiment(data, start={"c": 0.0}, start_time=0.0, sigma=0.1)
-    problem = igpe.Problem(build, parameters=["k"], experiments=run, space={"z": 2})
+    problem = posed(build, data, parameters=["k"], space={"z": 2})
     said = " ".join(str(igpe.estimate(problem, certify=False)).split())
     assert "Estimate again with twice as many intervals to see how large it is." in said
