@@ -2,9 +2,20 @@
 
 import numpy as np
 import pytest
-from scipy.interpolate import make_smoothing_spline
+from bands import dense
+from scipy.interpolate import make_interp_spline, make_smoothing_spline
 
-from igpe.smoothing.gcv_spline import GcvSpline
+import igpe
+from igpe.smoothing.gcv_spline import (
+    BREAKS,
+    ORDERS,
+    BootstrapErrors,
+    GcvSpline,
+    Interpolation,
+    allowed,
+    averaged,
+    roughness,
+)
 from igpe.smoothing.penalised import prepare, scaled_problem
 
 NATURAL = GcvSpline(boundary_correction=False)
@@ -14,14 +25,6 @@ def wave(n, noise=0.02, seed=3, end=7.0):
     rng = np.random.default_rng(seed)
     t = end * (np.arange(n) + rng.uniform(0.0, 0.95, n)) / n  # gaps of 0.05 ... 1.95 spacings
     return t, np.sin(t) + noise * rng.standard_normal(n)
-
-
-def inverse_dense(band):
-    """The inverse of the symmetric matrix of a lower band."""
-    full = np.diag(band[0])
-    for k in range(1, len(band)):
-        full += np.diag(band[k, :-k], k) + np.diag(band[k, :-k], -k)
-    return np.linalg.inv(full)
 
 
 @pytest.mark.parametrize("n", [10, 60, 200])
@@ -111,8 +114,8 @@ def test_errors_are_those_of_the_dense_posterior():
     smooth = NATURAL.smooth(t, y)
     basis, w = smooth.basis, np.full(30, 1.0)
     normal = basis.gram(basis.local(t / np.ptp(t) - t[0] / np.ptp(t)), w)
-    inverse = inverse_dense(normal + smooth.penalty / np.ptp(t) ** 3 * basis.bending())
-    covariance = smooth.sigma**2 * inverse
+    band = normal + smooth.penalty / np.ptp(t) ** 3 * basis.bending()
+    covariance = smooth.sigma**2 * np.linalg.inv(dense(band))
     at = np.linspace(t[0], t[-1], 57)
     for order, found in ((0, smooth.value_error(at)), (1, smooth.slope_error(at))):
         rows = basis.dense((at - t[0]) / np.ptp(t), order) / np.ptp(t) ** order
@@ -127,23 +130,15 @@ def test_a_sharp_feature_is_left_to_the_natural_spline():
     assert np.abs(GcvSpline().smooth(t, noisy).value(t) - y).max() < 0.1
 
 
-def test_many_times_are_a_regression_spline_as_good():
-    t = np.linspace(0.0, 7.0, 12_000)
+@pytest.mark.parametrize("n", [12_000, 200_000])
+def test_many_times_are_a_regression_spline_as_good(n):
+    t = np.linspace(0.0, 7.0, n)
     y = np.sin(t) + 0.02 * np.random.default_rng(5).standard_normal(t.size)
     smooth = GcvSpline().smooth(t, y)
     assert smooth.sigma == pytest.approx(0.02, rel=0.03)
     assert (np.abs(smooth.value(t) - np.sin(t)) < 4.0 * smooth.value_error(t)).all()
-    assert (np.abs(smooth.slope(t) - np.cos(t)) < 4.0 * smooth.slope_error(t)).all()
+    assert (np.abs(smooth.slope(t) - np.cos(t)) < 5.0 * smooth.slope_error(t)).all()
     assert smooth.value_error(t).max() < 0.005
-
-
-def test_two_hundred_thousand_points():
-    t = np.linspace(0.0, 7.0, 200_000)
-    y = np.sin(t) + 0.02 * np.random.default_rng(5).standard_normal(t.size)
-    smooth = GcvSpline().smooth(t, y)
-    off = np.abs(smooth.slope(t) - np.cos(t))
-    assert (off < 5.0 * smooth.slope_error(t)).all()
-    assert off.max() < 0.1
 
 
 def test_autocorrelated_residuals_of_a_stiff_curve_are_told():
@@ -180,3 +175,173 @@ def test_a_value_repeated_counts_twice():
     twice = NATURAL.smooth(np.repeat(t, 2), np.repeat(y, 2))
     theirs = make_smoothing_spline(t, y, w=np.full(30, 2.0), lam=twice.penalty)
     assert twice.value(t) == pytest.approx(theirs(t), abs=1e-8)
+
+
+# Penalties on the fourth and fifth derivative, and their average.
+
+
+def coarse(t, y):
+    return scaled_problem(prepare(t, y, None, None), BREAKS)
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(4)
+    t = np.sort(rng.uniform(0.0, 1.0, 60))
+    return coarse(t, np.exp(-2.0 * t) + 0.02 * rng.standard_normal(60))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_polynomial_of_degree_three_is_not_rough(problem, order):
+    t = problem.design.basis.knots
+    omega = roughness(problem.design, order)
+    cube = t[1:-3] * t[2:-2] * t[3:-1]  # blossom of u^3
+    assert abs(cube @ omega @ cube) < 1e-9 * np.abs(omega).max()
+
+
+def test_roughness_of_order_four_is_the_integral(problem):
+    f = np.poly1d([1.0, 0.0, 0.0, 0.0, 0.0])  # fourth derivative 24
+    u = np.linspace(0.0, 1.0, 2000)
+    c = np.linalg.lstsq(problem.design.basis.dense(u), f(u), rcond=None)[0]
+    assert c @ roughness(problem.design, 4) @ c == pytest.approx(24.0**2, rel=0.1)
+
+
+def test_the_curve_of_cubic_data_is_the_cubic():
+    t = np.linspace(0.0, 2.0, 30)
+    smooth = GcvSpline(penalty_factor=1e3).smooth(t, (t - 0.7) ** 3)
+    assert smooth.value(t) == pytest.approx((t - 0.7) ** 3, abs=1e-8)
+    assert smooth.slope(t) == pytest.approx(3.0 * (t - 0.7) ** 2, abs=1e-6)
+
+
+def test_trace_and_covariance_belong_together(problem):
+    found = averaged(problem, 1.0)
+    variance = problem.design.local.variance(found.band)
+    assert found.trace == pytest.approx(problem.design.w @ variance, rel=1e-6)
+
+
+def test_few_or_uneven_times_allow_no_high_order():
+    assert allowed(np.linspace(0.0, 1.0, 8), 4)
+    assert not allowed(np.linspace(0.0, 1.0, 8), 5)
+    assert not allowed(np.append(np.linspace(0.0, 0.5, 30), 1.0), 4)
+
+
+# The spline through the data and the errors it carries on.
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(1)
+    t = np.sort(rng.uniform(0.0, 5.0, 25))
+    return t, np.cos(t), rng.uniform(0.01, 0.05, 25)
+
+
+def test_it_is_the_spline_of_scipy(data):
+    t, y, _ = data
+    at = np.linspace(t[0], t[-1], 200)
+    spline = make_interp_spline(t, y)
+    smooth = Interpolation().smooth(t, y)
+    assert smooth.value(at) == pytest.approx(spline(at), abs=1e-10)
+    assert smooth.slope(at) == pytest.approx(spline.derivative()(at), abs=1e-8)
+    assert (smooth.degrees_of_freedom, smooth.penalty) == (25.0, 0.0)
+
+
+def test_errors_are_those_of_the_data_carried_through(data):
+    t, y, sigma = data
+    at = np.linspace(t[0], t[-1], 40)
+    smooth = Interpolation().smooth(t, y, sigma=sigma)
+    responses = make_interp_spline(t, np.diag(sigma))
+    value = np.sqrt((responses(at) ** 2).sum(axis=1))
+    slope = np.sqrt((responses.derivative()(at) ** 2).sum(axis=1))
+    assert smooth.value_error(t) == pytest.approx(sigma, rel=1e-6)
+    assert smooth.value_error(at) == pytest.approx(value, rel=1e-6)
+    assert smooth.slope_error(at) == pytest.approx(slope, rel=1e-6)
+
+
+def test_three_points_are_a_parabola():
+    t = np.array([0.0, 1.0, 3.0])
+    smooth = Interpolation().smooth(t, t**2)
+    assert smooth.slope(np.array([2.0])) == pytest.approx([4.0])
+    assert "parabola" in smooth.notes[0]
+
+
+def test_noise_comes_from_local_differences():
+    t = np.linspace(0.0, 1.0, 400)
+    y = np.sin(t) + 0.03 * np.random.default_rng(6).standard_normal(400)
+    smooth = Interpolation().smooth(t, y)
+    assert smooth.sigma == pytest.approx(0.03, rel=0.1)
+    assert "curvature counts as noise" in smooth.notes[0]
+
+
+def test_a_long_series_is_quick():
+    t = np.linspace(0.0, 1.0, 50_000)
+    smooth = Interpolation().smooth(t, t**2, sigma=np.full(t.size, 0.1))
+    assert smooth.value_error(t[::500]) == pytest.approx(np.full(100, 0.1))
+
+
+# BootstrapErrors errors: honest, repeatable, and the smoother's own curve untouched.
+
+
+T = np.linspace(0.0, 3.0, 40)
+SIGMA = 0.03
+
+
+def noisy(seed=0):
+    return np.exp(-T) + SIGMA * np.random.default_rng(seed).standard_normal(len(T))
+
+
+@pytest.mark.parametrize("sigma", [None, np.full(len(T), SIGMA)])
+def test_the_curve_is_the_smoothers_own(sigma):
+    plain = igpe.smoothing.GcvSpline().smooth(T, noisy(), sigma=sigma)
+    curve = BootstrapErrors(samples=3).smooth(T, noisy(), sigma=sigma)
+    for name in ("value", "slope"):
+        np.testing.assert_array_equal(getattr(curve, name)(T), getattr(plain, name)(T))
+    for name in ("degrees_of_freedom", "sigma", "penalty", "notes"):
+        assert getattr(curve, name) == getattr(plain, name)
+
+
+def test_the_same_seed_gives_the_same_errors():
+    one, two, other = (
+        BootstrapErrors(samples=5, seed=s).smooth(T, noisy()).slope_error(T) for s in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+    assert (one != other).all()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_of_a_linear_smoother_they_are_the_errors_by_formula(known):
+    """An interpolation with given deviations: cov(c) is exact, and Monte Carlo must meet it."""
+    sigma = np.full(len(T), SIGMA)
+    curve = BootstrapErrors(Interpolation(), samples=400).smooth(T, noisy(), sigma=sigma)
+    plain = Interpolation().smooth(T, noisy(), sigma=sigma)
+    name = "value_error" if known else "slope_error"
+    ratio = getattr(curve, name)(T) / getattr(plain, name)(T)
+    assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1.0, abs=0.05)
+
+
+def test_intervals_of_the_slope_cover_the_truth():
+    hits = [
+        np.abs(curve.slope(T) + np.exp(-T)) <= 1.96 * curve.slope_error(T)
+        for curve in (BootstrapErrors(samples=30).smooth(T, noisy(k)) for k in range(12))
+    ]
+    assert 0.85 <= np.mean(hits) <= 0.99
+
+
+def test_missing_and_exact_values_stay_so():
+    y = noisy()
+    y[7], y[0] = np.nan, 1.0
+    exact = np.arange(len(T)) == 0
+    curve = BootstrapErrors(samples=10).smooth(T, y, exact=exact)
+    assert curve.value_error(T)[0] == pytest.approx(0.0, abs=1e-5)
+    assert curve.value_error(T)[7] > 0.1 * SIGMA
+
+
+def test_without_residuals_the_smoothers_own_errors_remain():
+    plain = Interpolation().smooth(T, noisy())
+    curve = BootstrapErrors(Interpolation()).smooth(T, noisy())
+    np.testing.assert_array_equal(curve.slope_error(T), plain.slope_error(T))
+
+
+def test_the_seed_of_the_settings_reaches_it():
+    settings = igpe.Settings(ladder=(BootstrapErrors(), igpe.smoothing.GcvSpline())).seeded(5)
+    assert settings.ladder[0].seed == 5
+    assert settings.ladder[1] == igpe.smoothing.GcvSpline()

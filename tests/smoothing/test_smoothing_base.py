@@ -1,9 +1,12 @@
 """Gross errors are left out before smoothing, and nothing else is."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from igpe.smoothing.base import FEWEST, without_gross_errors
+import igpe
+from igpe.smoothing.base import FEWEST, description, without_gross_errors
 from igpe.smoothing.gcv_spline import GcvSpline
 
 TIMES = np.linspace(0.0, 10.0, 50)
@@ -59,3 +62,33 @@ def test_few_measurements_stay():
     values = measured(0)[few]
     values[4] += 10
     assert (without_gross_errors(GcvSpline(), TIMES[few], values) == values).all()
+
+
+# Each smoother says what it makes of the data.
+
+
+class Mine:
+    """A user's smoother, which has no description."""
+
+    def smooth(self, times: Any, values: Any, **given: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("smoother", "expected"),
+    [
+        (igpe.smoothing.GcvSpline(), "smoothed data"),
+        (
+            igpe.smoothing.GcvSpline(penalty_factor=0.1),
+            "data smoothed with 0.1 times the GCV penalty",
+        ),
+        (igpe.smoothing.Interpolation(), "interpolated data"),
+        (
+            igpe.smoothing.BootstrapErrors(igpe.smoothing.Interpolation()),
+            "interpolated data (errors by bootstrap)",
+        ),
+        (Mine(), "data smoothed by Mine"),
+    ],
+)
+def test_a_smoother_says_what_it_makes_of_the_data(smoother: Any, expected: str) -> None:
+    assert description(smoother) == expected
