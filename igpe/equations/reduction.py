@@ -22,6 +22,7 @@ SIAM J. Sci. Comput. 14, 677). Two forms of this are used.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -139,38 +140,28 @@ class _Reduced:
 
     def system(self) -> System:
         """See `reduced`."""
-        s, starts = self.symbols, dict(self.read.starts)
-        computed = self._starts()
-        names = [s.states[i] for i in self.free]
-        bound = self.bound
+        s, computed = self.symbols, self._starts()
+        free, bound = (tuple(s.states[i] for i in some) for some in (self.free, self.bound))
+        further = stack(self.array.further.values())
         own = replace(
             s,
-            states=tuple(names),
-            algebraics=(
-                *s.algebraics,
-                *(s.states[i] for i in bound),
-                *(f"d({s.states[i]})" for i in bound),
-                *self.further,
-            ),
+            states=free,
+            algebraics=(*s.algebraics, *bound, *(f"d({n})" for n in bound), *self.further),
             dx=self._of_free(s.dx),
             x=self._of_free(s.x),
-            z=ca.vertcat(s.z, s.x[bound], s.dx[bound], stack(self.array.further.values())),
+            z=ca.vertcat(s.z, s.x[self.bound], s.dx[self.bound], further),
             s=self._of_free(s.s),
         )
-        bound_names = tuple(s.states[i] for i in bound)
-        starts = {n: v for n, v in starts.items() if n not in bound_names}
-        given = {n: self.expression(n) for n in bound_names if self.given(n) is not None}
+        starts = {n: v for n, v in self.read.starts.items() if n not in bound}
+        given = {n: self.expression(n) for n in bound if self.given(n) is not None}
         levels = dict(self.array.levels)
         reduction = Reduction(
-            self.array.index, levels, self.constraints, bound_names, tuple(names), computed, given
+            self.array.index, levels, self.constraints, bound, free, computed, given
         )
-        events, of_flow = self._events(self.free)
-        flow = None
-        if not (self.free and self._is_regular()):  # integrators need a state
-            flow = replace(
-                self._flow(), starts=starts | computed, reduction=reduction, events=of_flow
-            )
-        known = [self.symbols.s[bound], stack(computed.values())]
+        events, flow = self._events(), None
+        if not (free and self._is_regular()):  # integrators need a state
+            flow = replace(self._flow(), starts=starts | computed, reduction=reduction)
+        known = [s.s[self.bound], stack(computed.values())]
         return replace(
             self.read,
             symbols=own,
@@ -180,7 +171,7 @@ class _Reduced:
             reduction=reduction,
             events=events,
             flow=flow,
-            auxiliary=frozenset(own.algebraics).difference(s.algebraics, bound_names),
+            auxiliary=frozenset(own.algebraics).difference(s.algebraics, bound),
         )
 
     def _of_free(self, vector: Any) -> Any:
@@ -279,10 +270,10 @@ class _Reduced:
             raise self._singular(self.kept)
         return sorted(bound)
 
-    def _events(self, free: Sequence[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Events in the numbers of the free states, and as they were."""
-        s, place = self.symbols, {i: k for k, i in enumerate(free)}
-        hidden = set(incidence(self._hidden()[0], s.x).col.tolist())
+    def _events(self) -> tuple[Any, ...]:
+        """Events in the numbers of the free states."""
+        s, place = self.symbols, {i: k for k, i in enumerate(self.free)}
+        hidden = set(incidence(self._hidden[0], s.x).col.tolist())
         for jump in self.read.events:
             if tied := [s.states[i] for i in jump.after if i in hidden]:
                 raise ModelError(
@@ -291,35 +282,33 @@ class _Reduced:
                     "They cannot jump alone. Change other states in the event, or write the "
                     "constraint as a balance."
                 )
-        own = (
+        return tuple(
             j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events
         )
-        return tuple(own), self.read.events
 
+    @cached_property
     def _hidden(self) -> tuple[Any, Any, Any]:
         """The rows not kept in the states and implicit unknowns; these; and what holds them."""
-        if not hasattr(self, "_hid"):
-            columns = range(self.unknown.numel())
-            kept = stack(self.every[i] for i in self.kept)
-            rows = {c: r for r, c in matching(incidence(kept, self.unknown)).items()}
-            solved = solve_for(kept, self.unknown, [rows[j] for j in columns], columns)
-            rest = stack(self.every[i] for i in range(len(self.rows)) if i not in set(self.kept))
-            hidden = ca.substitute(rest, self.unknown, stack(solved.expressions))
-            implicit = stack(self.unknown[j] for j in solved.implicit)
-            parts = _needed(hidden, implicit, solved.remaining)
-            own = stack(implicit[j] for part in parts for j in part.columns)
-            self._hid = hidden, own, stack(solved.remaining[r] for p in parts for r in p.rows)
-        return self._hid
+        columns = range(self.unknown.numel())
+        kept = stack(self.every[i] for i in self.kept)
+        rows = {c: r for r, c in matching(incidence(kept, self.unknown)).items()}
+        solved = solve_for(kept, self.unknown, [rows[j] for j in columns], columns)
+        rest = stack(self.every[i] for i in range(len(self.rows)) if i not in set(self.kept))
+        hidden = ca.substitute(rest, self.unknown, stack(solved.expressions))
+        implicit = stack(self.unknown[j] for j in solved.implicit)
+        parts = _needed(hidden, implicit, solved.remaining)
+        own = stack(implicit[j] for part in parts for j in part.columns)
+        return hidden, own, stack(solved.remaining[r] for p in parts for r in p.rows)
 
     def _is_regular(self) -> bool:
         """Whether bound states follow from the free ones everywhere, with numbers as factors."""
-        hidden, implicit, _ = self._hidden()
+        hidden, implicit, _ = self._hidden
         factors = ca.jacobian(hidden, self.symbols.x[self.bound])
         return bool(factors.is_constant()) and not implicit.numel()
 
     def _flow(self) -> System:
         """All states with slopes, and the pull to the hidden constraints."""
-        s, (hidden, implicit, held) = self.symbols, self._hidden()
+        s, (hidden, implicit, held) = self.symbols, self._hidden
         by_x = ca.jacobian(hidden, s.x)
         if implicit.numel():
             follows = -ca.solve(ca.jacobian(held, implicit), ca.densify(ca.jacobian(held, s.x)))

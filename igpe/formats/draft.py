@@ -17,7 +17,7 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.core.markup import counted, docstring, one_line, quoted
-from igpe.formats.kinetics.laws import Equation, Reaction, numbered, read_equation
+from igpe.formats.kinetics.laws import Equation, Reaction, numbered
 from igpe.formats.kinetics.reactor import Batch
 from igpe.formats.kinetics.temperature import Units
 from igpe.formats.workbooks.reading import read_workbook
@@ -266,20 +266,17 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
             f"'{[*headers, 'X'][0]}=conversion of {species[0]}'."
         )
     new = {headers[h]: one for h, one in chosen.items()} | {n: n for n in shares.values()}
-    others = [q.name for q in book.measured if q.name not in new]
-    runs = tuple(run.with_names(new, leave=others) for run in book.runs)
-
-    def why(header: str, kind: str) -> str:
-        return kind or (DOSES if IS_DOSE.match(header) else "not a species of the reactions")
-
+    others = [q for q in book.measured if q.name not in new]
+    names_left = [q.name for q in others]
+    why = {
+        q.header: q.kind or (DOSES if IS_DOSE.match(q.header) else "not a species of the reactions")
+        for q in others
+    }
     return replace(
         book,
-        runs=runs,
+        runs=tuple(run.with_names(new, leave=names_left) for run in book.runs),
         measured=tuple(replace(q, name=new[q.name]) for q in book.measured if q.name in new),
-        left_out={
-            **book.left_out,
-            **{q.header: why(q.header, q.kind) for q in book.measured if q.name not in new},
-        },
+        left_out={**book.left_out, **why},
     )
 
 
@@ -500,7 +497,8 @@ def _by_reactions(
     sheet: Workbook, reactions: Sequence[str], begin: float, fastest: float
 ) -> tuple[dict[str, Any], Starts]:
     """Fields of the file of a batch reactor, and start values."""
-    equations = [read_equation(r) for r in reactions]
+    listed = numbered(reactions)
+    equations = [reaction.equation for reaction in listed]
     own = [c for c in sheet.measured if not c.kind]
     units = reactor_units(sheet.time, own)
     unit = f"{units.amount}/{units.volume}" if units else ""
@@ -508,9 +506,8 @@ def _by_reactions(
     sizes = (largest(sheet.runs, name) * factor for name, factor in factors.items())
     most = max(sizes, default=1.0)
     bounds = []
-    for reaction in numbered(reactions):
-        sides = reaction.equation.left, reaction.equation.right
-        for name, side in zip(reaction.parameters, sides, strict=False):
+    for reaction in listed:
+        for name, side in _directions(reaction):
             power = 1 - float(sum(side.values()))
             upper = short(round_up(fastest * most**power))
             factor = "1" if power == 0 else unit if power == 1 else f"({unit})**{power:g}"
@@ -518,7 +515,7 @@ def _by_reactions(
             bounds.append(f"    {quoted(name)}: (0.0, {upper}),{comment}")
     middle = _temperature(sheet)
     if middle is not None:
-        energies = (f"E{n.removeprefix('k')}" for r in numbered(reactions) for n in r.parameters)
+        energies = (f"E{n.removeprefix('k')}" for r in listed for n in r.parameters)
         bounds += [f"    {quoted(e)}: (0.0, {short(MOST_ENERGY)}),  # J/mol" for e in energies]
     arguments = ", ".join(map(quoted, (units.amount, units.volume, units.time))) if units else ""
     fields = {
@@ -527,9 +524,9 @@ def _by_reactions(
         "unit": f" in {one_line(unit)}" if unit else "",
         "model": REACTIONS_MODEL.format(
             bounds="\n".join(bounds),
-            rates="\n".join(f"#   {_rate(e, k)}" for k, e in enumerate(equations, start=1)),
+            rates="\n".join(f"#   r{k} = {_rate(r)}" for k, r in enumerate(listed, start=1)),
             laws=ISOTHERMAL if middle is None else ARRHENIUS % short(round(middle, 2)),
-            reactions="\n".join(_reaction(r, middle is not None) for r in numbered(reactions)),
+            reactions="\n".join(_reaction(r, middle is not None) for r in listed),
             units=f"    units=kinetics.Units({arguments}),\n" if units else "",
         ),
         "builder": "REACTOR",
@@ -560,14 +557,17 @@ def _reaction(reaction: Reaction, thermal: bool) -> str:
     return f"        kinetics.Reaction(\n            {quoted(reaction.text)},\n{law}        ),"
 
 
-def _rate(equation: Equation, place: int) -> str:
+def _directions(reaction: Reaction) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rate constant of each direction, and the species that it consumes."""
+    return zip(reaction.parameters, (reaction.equation.left, reaction.equation.right), strict=False)
+
+
+def _rate(reaction: Reaction) -> str:
     """The rate by mass action, as a formula."""
-    kinds = ("f", "r") if equation.reversible else ("",)
-    there_and_back = (
-        " * ".join([f"k{place}{kind}", *(s if n == 1 else f"{s}**{n}" for s, n in side.items())])
-        for kind, side in zip(kinds, (equation.left, equation.right), strict=False)
+    return " - ".join(
+        " * ".join([constant, *(s if n == 1 else f"{s}**{n}" for s, n in side.items())])
+        for constant, side in _directions(reaction)
     )
-    return f"r{place} = {' - '.join(there_and_back)}"
 
 
 def _starts(

@@ -31,6 +31,7 @@ from igpe.problem.starts import require_consistent, require_within_bounds
 
 Bounds = tuple[float, float]
 ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
+OPTIONS = ("nonnegative", "smooth", "unwanted")  # of spectra, in which shared ones agree
 KINDS = {
     "priors": (NormalPrior | Prior, "igpe.losses.NormalPrior(mean, deviation)"),
     "time_varying": (PiecewiseConstant, "igpe.losses.PiecewiseConstant(breaks, lower, ..)"),
@@ -568,27 +569,25 @@ def spectral_groups(experiments: Sequence[Experiment]) -> list[list[int]]:
 
 
 def _check_alike(group: Sequence[Experiment]) -> None:
-    name, first = group[0].name, group[0].spectra
     for e in group[1:]:
-        here = f"experiments {name} and {e.name}"
-        for difference in _differences(first, e.spectra, here):
+        for difference in _differences(group[0].spectra, e.spectra):
             raise ProblemError(
-                f"{difference} Shared spectra must agree in this. Change one, or pass shared=False "
-                "to igpe.Spectra if the species have separate spectra."
+                f"The spectra of experiments {group[0].name} and {e.name} do not have the same "
+                f"{difference}. Shared spectra must agree in this. Change one, or pass "
+                "shared=False to igpe.Spectra if the species have separate spectra."
             )
 
 
-def _differences(first: Any, one: Any, here: str) -> Iterator[str]:
-    """Why the spectra of two experiments cannot be shared."""
+def _differences(first: Any, one: Any) -> Iterator[str]:
+    """Why two spectra cannot be shared."""
     w = first.wavelengths
     if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
-        yield f"The spectra of {here} do not have the same wavelengths."
-    options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
-    if options[0] != options[1]:
-        yield f"The spectra of {here} do not have the same `nonnegative`, `smooth` and `unwanted`."
+        yield "wavelengths"
+    if any(getattr(first, name) != getattr(one, name) for name in OPTIONS):
+        yield "`nonnegative`, `smooth` and `unwanted`"
     ratio = one.noise / first.noise
     if not np.allclose(ratio, ratio[0], rtol=ALIKE):
-        yield f"The errors of the spectra of {here} do not have the same ratio at all wavelengths."
+        yield "ratio of errors between wavelengths"
     for species in set(first.pure) & set(one.pure):
         if not np.allclose(first.pure[species], one.pure[species]):
-            yield f"The spectra of {here} do not have the same `pure` spectrum of '{species}'."
+            yield f"`pure` spectrum of '{species}'"

@@ -256,18 +256,18 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     held, tied = ([n for n, mark in marks.items() if mark == one] for one in (AT_BOUND, HELD))
     only, besides, paired = _ratios(result, plain, uncertain)
     poor = [p for p in plain if p.name in uncertain and p.name not in paired]
+
+    def named(names: Sequence[str], what: str) -> list[str]:
+        return [_named(names, len(free), what)] if names else []
+
+    gone = named(lost, "not determined")
     if result.status in UNFINISHED:  # errors and intervals describe an optimum
-        parts = ["not judged: the values are not an optimum", *shared]
-        return "; ".join([*parts, *[_named(lost, len(free), "not determined")] * bool(lost)]), "bad"
-    parts = [_named(known, len(free), "determined")] if known else []
-    parts += only
-    parts += shared
-    parts += [_poor(poor)] if poor else []
-    parts += besides
-    parts += [_named(lost, len(free), "not determined")] if lost else []
-    for names, what in ((held, "at a bound"), (tied, "held by active constraints")):
-        parts += [_named(names, len(free), what)] if names else []
-    parts += _correlated(result, known)
+        return "; ".join(["not judged: the values are not an optimum", *shared, *gone]), "bad"
+    parts = [
+        *named(known, "determined"), *only, *shared, *([_poor(poor)] if poor else []), *besides,
+        *gone, *named(held, "at a bound"), *named(tied, "held by active constraints"),
+        *_correlated(result, known),
+    ]  # fmt: skip
     grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
     return sets + "; ".join(parts), grade if known or held or tied else "bad"
 
