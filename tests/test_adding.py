@@ -223,7 +223,12 @@ def test_a_noise_model_is_one_class() -> None:
     result = igpe.estimate(problem, quick())
     assert result.parameters == TRUTH
     sigma = Counting(0.01).deviation(result.points["fitted"].to_numpy())
-    assert result.points["sigma"].to_numpy() == pytest.approx(sigma, rel=1e-3)
+    assert result.points["sigma"].to_numpy() == pytest.approx(sigma, rel=1e-5)
+    plan = igpe.design(problem, result, times=[1.0, 2.0])
+    read = igpe.planning.Plan.from_json(plan.to_json()).deviations
+    assert read == dict.fromkeys(CHAIN.measured, Counting(0.01))
+    sigma = Counting(0.01).deviation(plan.courses["predicted"].to_numpy())
+    assert plan.courses["sigma"].to_numpy() == pytest.approx(sigma)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Noise models as they are given: numbers, units, tables, copies and refusals."""
 
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from ode import ode
 from pyomo import dae
 
 import igpe
-from igpe.problem.noise.sigma import Noise, NoiseModel
+from igpe.problem.noise.sigma import Noise
 
 TIMES = [0.0, 1.0, 2.0, 3.0]
 
@@ -69,39 +69,6 @@ def test_an_absolute_part_alone_is_a_number(sigma):
     assert (e.measurements.sigma == plain.measurements.sigma).all()
     in_grams = run(sigma={"A": Noise(200.0), "B": Noise(0.2)}, units={"A": "mmol/L"})
     assert in_grams.error_models == {}
-
-
-@dataclass(frozen=True)
-class Counts(NoiseModel):
-    """Poisson's: the variance grows with the prediction."""
-
-    of_one: float
-
-    def deviation(self, predicted):
-        return np.sqrt(self.of_one * np.abs(predicted))
-
-    def slope(self, predicted):
-        return self.of_one * np.sign(predicted) / (2 * np.maximum(self.deviation(predicted), 1e-9))
-
-    def scaled(self, factor):
-        return Counts(abs(factor) * self.of_one)
-
-    def least(self, values):
-        return 0.01
-
-
-def test_a_noise_model_of_one_class_is_estimated_and_planned_with():
-    """Iteratively reweighted: sum r h' / (c h) = 0; A0 exp(-k t) then sums to the measurements."""
-    data = table(A=[4.1, 1.9, 1.1, 0.45])
-    problem = pose(data, units={"A": "mol/L"}, sigma=Counts(0.01))
-    result = igpe.estimate(problem)
-    assert result.status.usable
-    sigma = result.points["sigma"]
-    assert sigma.to_numpy() == pytest.approx(np.sqrt(0.01 * result.points["fitted"]), rel=1e-5)
-    plan = igpe.design(problem, result, times=[1.0, 2.0])
-    assert igpe.planning.Plan.from_json(plan.to_json()).deviations == {"A": Counts(0.01)}
-    at = plan.courses
-    assert at["sigma"].to_numpy() == pytest.approx(np.sqrt(0.01 * at["predicted"]))
 
 
 def test_columns_may_have_models_and_numbers():

@@ -418,11 +418,8 @@ class _Quantities:
         return [] if number is None else [float(number)]
 
 
-ADDITIONS = (expr.SumExpression, expr.LinearExpression, expr.NPV_SumExpression, EqualityExpression)
-PRODUCTS = (expr.ProductExpression, expr.NPV_ProductExpression, expr.MonomialTermExpression)
-QUOTIENTS = (expr.DivisionExpression, expr.NPV_DivisionExpression)
+ADDITIONS = (*SUMS, EqualityExpression)
 POWERS = (expr.PowExpression, expr.NPV_PowExpression)
-NEGATIONS = (expr.NegationExpression, expr.NPV_NegationExpression)
 SCALES = (-1, 1, 2, 3, 4)  # numbers that hold no units: coefficients of reactions
 
 
