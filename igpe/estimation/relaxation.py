@@ -99,8 +99,8 @@ def _active(problem: Problem, result: Result) -> list[str]:
     covariance[np.ix_(at, at)] = result.covariance
     try:
         lost = within_reach(problem, box.vector(values), covariance)
-        for one in result.other_optima:
-            lost |= violated(problem, box.vector({**values, **one.parameters}))
+        others = [box.vector({**values, **one.parameters}) for one in result.other_optima]
+        lost = lost.union(*violated(problem, *others))
     except IgpeError:
         return constraints(problem)
     return sorted(lost)

@@ -34,6 +34,7 @@ from igpe.uncertainty.likelihood import (
     NO_ERRORS,
     Likelihood,
     at_estimate,
+    left_out,
     likelihood,
     quick,
     require_confidence,
@@ -314,9 +315,9 @@ def bootstrap(
     progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`
     returns       the replications; if the call is interrupted (Ctrl-C), only the finished ones
-    raises        ProblemError for invalid arguments, Unsupported for constraints and robust losses,
-                  EstimationFailed if the model cannot be integrated at the estimate; other errors
-                  as in `igpe.campaign`
+    raises        ProblemError for invalid arguments, Unsupported for active constraints and robust
+                  losses, EstimationFailed if the model cannot be integrated at the estimate; other
+                  errors as in `igpe.campaign`
     """
     kinds = "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()"
     for ok, name, given, expected in (
@@ -362,7 +363,10 @@ def bootstrap(
         confidence=confidence,
         acceleration=problem.box.mapping(acceleration),
         undetermined=tuple(n for n, lost in zip(names, errors.undetermined, strict=True) if lost),
-        notes=tuple(_remarks(table, replications, on_bound, errors.degrees)),
+        notes=(
+            *_remarks(table, replications, on_bound, errors.degrees),
+            *left_out(problem, "igpe.bootstrap", "replications", table[list(names)].to_numpy()),
+        ),
     )
 
 

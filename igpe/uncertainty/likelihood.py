@@ -9,7 +9,8 @@ degrees of freedom, and F tells (Bates & Watts, Nonlinear Regression Analysis, 1
 for k unknowns held. Where the model is linear both are the usual normal and t intervals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +19,17 @@ import numpy as np
 from igpe.core.arguments import FRACTION, is_finite, require, require_mapping
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
-from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
+from igpe.core.errors import EstimationFailed, IgpeError, ProblemError, Unsupported
+from igpe.core.markup import bracketed, in_words
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import NONE, Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation, refined_meshes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import refuse, require_plain
-from igpe.dynamics.shooting.refine import passed_bounds
+from igpe.dynamics.shooting.base import constraints, refuse, require_plain
+from igpe.dynamics.shooting.limits_of_model import violated
+from igpe.dynamics.shooting.refine import require_inactive
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -36,6 +39,7 @@ from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.problem.model import without_constraints
 from igpe.problem.problem import Problem
 
 FEW = 30  # iterations
@@ -46,6 +50,8 @@ SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NEXT = 1e-8  # of bounds' width or value: an unknown so close to its bound lies on it
 NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
 """IPOPT's options for a start that is nearly the solution."""
+MOST = 200  # results of an analysis that are looked at for constraints
+BY_COLLOCATION = "For intervals with constraints, use igpe.profile(..., method=igpe.Collocation())."
 NO_ESTIMATE = "{'k1': 0.5}, or an estimate that igpe.estimate or a method returned"
 NO_ERRORS = (
     "There are at least as many unknowns as measurements, so the errors cannot be estimated. "
@@ -91,7 +97,7 @@ def likelihood(
     """Compile a problem and go to the optimum next to an estimate.
 
     estimate  a Result, an Estimate, or unknown -> value
-    owner     the public function that needs it, for messages
+    owner     the public function that needs it, for messages; it leaves constraints out
     deviations_too  whether standard deviations may be estimated; `at` has an offset then
     raises    ProblemError if it lacks an unknown or nothing is to be estimated, or the method
               is not single shooting; Unsupported if the problem is not plain least squares,
@@ -102,7 +108,8 @@ def likelihood(
         raise ProblemError(
             f"method is {type(method).__name__}; {owner} needs igpe.SingleShooting(){others}."
         )
-    require_plain(problem, owner, constraints_too=True, losses_too=False, spectra_too=False)
+    problem = problem.formed(without_constraints) if constraints(problem) else problem
+    require_plain(problem, owner, constraints_too=False, losses_too=False, spectra_too=False)
     if not problem.loss.is_squares:
         raise Unsupported(
             f"{owner} supports only least squares; the problem has {type(problem.loss).__name__}. "
@@ -138,11 +145,33 @@ def at_estimate(
     """`likelihood`, where the optimum next to the estimate is the estimate.
 
     more    as of `likelihood`
-    raises  ProblemError if it is another one, and what `likelihood` raises
+    raises  ProblemError if it is another one, Unsupported if it violates constraints, and what
+            `likelihood` raises
     """
     base = likelihood(problem, estimate, method, owner, **more)
+    require_inactive(problem, base.x, owner, BY_COLLOCATION)
     require_estimate(base.problem, base.residuals, estimate, (base.x, base.errors), owner)
     return base
+
+
+def left_out(problem: Problem, owner: str, of: str, points: Iterable[FloatArray]) -> Iterator[str]:
+    """Sentences on the constraints that an analysis did not use, which are inactive.
+
+    points  (n,) some of its results, called `of`
+    """
+    if not (names := constraints(problem)):
+        return
+    kept = bracketed(names)
+    yield f"{owner} does not use the constraints {kept}, which are inactive at the estimate."
+    every = np.array([*points])
+    some = every[np.linspace(0, len(every) - 1, min(len(every), MOST)).round().astype(int)]
+    with suppress(IgpeError):
+        lost = violated(problem, *some)
+        if count := sum(map(bool, lost)):
+            yield (
+                f"{count} of {len(some)} {of} that igpe looked at violate "
+                f"{in_words(sorted(set[str]().union(*lost)))}. {BY_COLLOCATION}"
+            )
 
 
 def require_estimate(
@@ -156,7 +185,6 @@ def require_estimate(
 
     As where a result is that of a problem with other data or inputs: its values differ by more than
     rounding, and the data all but exclude them. As well if a search ended before its optimum.
-    Unsupported if bounds of states are active there, which the residuals do not know.
 
     optimum  the one next to it (n,), with its errors
     """
@@ -169,7 +197,6 @@ def require_estimate(
     cost, least = residuals.cost(box.clip(x)), residuals.cost(best)
     if cost is not None and least is not None and cost - least <= FARTHEST * variance:
         return
-    refuse_passed_bounds(problem, residuals, best, owner)
     if isinstance(status, Status) and (status.is_early or status in UNFINISHED):
         raise ProblemError(
             f"{owner} needs an optimum, but the search for these values ended before it reached "
@@ -186,15 +213,6 @@ def require_estimate(
         f"give {best[k]:.6g}, so the values are not an estimate of this problem. Pass the "
         "problem that was estimated and its result." + f" {under}" * (owner == "igpe.predict")
     )
-
-
-def refuse_passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray, owner: str) -> None:
-    """Raise Unsupported if states leave the bounds of their Vars at the optimum x (n,)."""
-    if passed := passed_bounds(problem, residuals.integrator, x):
-        raise Unsupported(
-            f"{owner} ignores the bounds of {', '.join(passed)}, which are active at the estimate. "
-            "To enforce them, write igpe.profile(..., method=igpe.Collocation())."
-        )
 
 
 def values_of(problem: Problem, estimate: Any) -> dict[str, float]:

@@ -7,7 +7,7 @@ regions, as long as what there is of them at each value of the first unknown is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from igpe.uncertainty.likelihood import (
     Likelihood,
     at_estimate,
     chosen,
+    left_out,
     quick,
     require_confidence,
     size_of,
@@ -49,6 +50,7 @@ class Region(Shown):
                 a standard error is not defined
     confidence  confidence level of the region
     rise        increase in the sum of squares at the boundary of the region
+    notes       constraints of the model that the region does not use
     integrations  number of integrations of the full model with derivatives
     """
 
@@ -60,6 +62,7 @@ class Region(Shown):
     rise: float
     integrations: int
     units: tuple[str, str] = ("", "")
+    notes: tuple[str, ...] = ()
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         rows: list[tuple[str, ...]] = [("", "estimate", "from", "to", "unit")]
@@ -70,6 +73,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region from the likelihood ratio."
         return [rows], [
             words,
+            *self.notes,
             *[f"Parts of the region's edge do not lie on the likelihood contour: {ends}."]
             * bool(ends),
         ]
@@ -107,8 +111,10 @@ def region(
     if not np.isfinite(rise):
         raise ProblemError(NO_ERRORS)
     i, j = (problem.box.names.index(n) for n in pair)
-    slices = [_slice(base, point, (i, j), rise) for point in _ridge(base, i, rise)]
-    upper, lower = [s[1] for s in slices], [s[0] for s in reversed(slices)]
+    ridge = _ridge(base, i, rise)
+    slices = [_slice(base, point, (i, j), rise) for point in ridge]
+    upper, lower = [s.upper for s in slices], [s.lower for s in reversed(slices)]
+    points = [p.x for one in (ridge, *(s.points for s in slices)) for p in one]
     block = base.errors.covariance[np.ix_([i, j], [i, j])]
     degrees = None if base.problem.sigma_known else base.errors.degrees
     linearised = np.zeros((0, 2))
@@ -123,11 +129,20 @@ def region(
         rise=rise,
         integrations=base.residuals.calls,
         units=(problem.unit(pair[0]), problem.unit(pair[1])),
+        notes=tuple(left_out(problem, "igpe.uncertainty.region", "points of the region", points)),
     )
 
 
 Corner: TypeAlias = tuple[float, float, str]
 """The two unknowns, and why the region ends there."""
+
+
+class Slice(NamedTuple):
+    """The lowest and highest second unknown at a value of the first, and all unknowns there."""
+
+    lower: Corner
+    upper: Corner
+    points: tuple[PathPoint, ...] = ()
 
 
 def _ridge(base: Likelihood, i: int, rise: float) -> list[PathPoint]:
@@ -146,9 +161,7 @@ def _ridge(base: Likelihood, i: int, rise: float) -> list[PathPoint]:
     return [*reversed(sides[0]), origin, *sides[1]]
 
 
-def _slice(
-    base: Likelihood, point: PathPoint, held: tuple[int, int], rise: float
-) -> tuple[Corner, Corner]:
+def _slice(base: Likelihood, point: PathPoint, held: tuple[int, int], rise: float) -> Slice:
     """The lowest and highest second unknown at a point of the ridge."""
     x, there = point.state.x, point.state.there
     line = HeldLine(held, np.array([0.0, 1.0]))
@@ -157,7 +170,8 @@ def _slice(
     left = base.at.cost + rise - origin.cost
     first, second = float(origin.x[i]), float(origin.x[j])
     if left <= INEXACT * rise:  # the tip of the region
-        return (first, second, ""), (first, second, "")
+        return Slice((first, second, ""), (first, second, ""))
     steps = WalkSteps(left, ACROSS, size_of(base.problem, base.x, j))
     low, high = (walk(path, origin, sign, steps) for sign in (-1, 1))
-    return (first, second + low.at, low.end.value), (first, second + high.at, high.end.value)
+    lower, upper = ((first, second + side.at, side.end.value) for side in (low, high))
+    return Slice(lower, upper, (*low.points[-1:], *high.points[-1:]))

@@ -23,6 +23,7 @@ from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows, in_words
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.likelihood import with_information
+from igpe.dynamics.shooting.limits_of_model import FAR, within_reach
 from igpe.dynamics.shooting.residuals import Residuals, Run
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import distinct_times, fine_grid
@@ -36,6 +37,7 @@ from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import (
     Likelihood,
     at_estimate,
+    left_out,
     require_confidence,
 )
 
@@ -188,7 +190,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     kind        how the bands were computed: "linearised", or the number of bootstrap refits
     time_unit   unit of the times; empty if unknown
     notes       inputs whose tables end before the predicted times, quantities that the measurements
-                do not determine, and unknowns whose profile intervals are far from linearised ones
+                do not determine, unknowns whose profile intervals are far from linearised ones, and
+                constraints that the prediction does not use
     """
 
     table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
@@ -237,14 +240,14 @@ def predict(
                   linearised bands
     method        method whose integrator solves the model
     raises        ProblemError for unknown names, invalid times and values that are no estimate of
-                  the problem, Unsupported for constraints and robust losses, EstimationFailed if
-                  the model cannot be integrated
+                  the problem, Unsupported for active constraints and robust losses,
+                  EstimationFailed if the model cannot be integrated
     """
     require_confidence("predict", confidence)
     base = at_estimate(
         problem, estimate, method, "igpe.predict", confidence=confidence, deviations_too=True
     )
-    runs, numbers = [*base.residuals.runs], base.problem
+    full, runs, numbers = problem, [*base.residuals.runs], base.problem
     if under is not None:
         problem = numbers = _with_values(under, base)
         runs = [_placed(r, problem, base) for r in Residuals(problem, method.integrator).runs]
@@ -273,9 +276,9 @@ def predict(
         measured.append(own_table if under is None else own_table.head(0))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
-    unit, said = problem.unit("time"), (*notes.values(), *_lost(table))
-    if replications is None:
-        said += tuple(_curved(estimate, base, np.concatenate([run.index for run in runs])))
+    places, unit = np.concatenate([run.index for run in runs]), problem.unit("time")
+    curved = _curved(estimate, base, places) if replications is None else ()
+    said = (*notes.values(), *_lost(table), *curved, *_left_out(full, base, replications))
     return Prediction(table, measurements, confidence, kind, unit, said)
 
 
@@ -286,6 +289,24 @@ def _lost(table: pd.DataFrame) -> Iterator[str]:
         yield (
             f"The measurements do not determine {in_words(names)}: the band is infinite, and a "
             "dotted line shows the values."
+        )
+
+
+def _left_out(
+    problem: Problem, base: Likelihood, replications: Bootstrapped | None
+) -> Iterator[str]:
+    """Sentences on the constraints, which predictions do not use."""
+    if replications is not None:
+        points = replications.parameters[list(base.box.names)].to_numpy(dtype=float)
+        yield from left_out(problem, "igpe.predict", "replications", points)
+        return
+    yield from left_out(problem, "igpe.predict", "values", ())
+    known = base.errors.covariance
+    near = within_reach(problem, base.x, np.where(np.isfinite(known), known, 0.0))
+    if near:
+        yield (
+            f"Some values within {FAR:g} standard errors of the estimate violate "
+            f"{in_words(sorted(near))}, so the bands may be too wide."
         )
 
 

@@ -40,9 +40,9 @@ from igpe.uncertainty.likelihood import (
     bending,
     chosen,
     collocated,
+    left_out,
     likelihood,
     quick,
-    refuse_passed_bounds,
     require_collocated,
     require_confidence,
     size_of,
@@ -149,14 +149,16 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         igpe counts only points at which the objective has risen by at most `rise`. The profile
         interval of the unknown contains this range, even if igpe has not computed that interval.
         """
-        place = self.names.index(name)
-        allowed = self.objective + self.rise
-        values = [self.parameters[name]]
+        values = self.within()[:, self.names.index(name)]
+        return float(values.min()), float(values.max())
+
+    def within(self) -> FloatArray:
+        """(k, n) values of all unknowns: the optimum, points within the intervals, both ends."""
+        points = [np.array([[self.parameters[n] for n in self.names]])]
         for one in self.profiles:
-            along = one.others[:, place]
-            values += along[one.costs <= allowed].tolist()
-            values += np.interp([one.lower, one.upper], one.values, along).tolist()
-        return min(values), max(values)
+            ends = [np.interp([one.lower, one.upper], one.values, row) for row in one.others.T]
+            points += [one.others[one.costs <= self.objective + self.rise], np.transpose(ends)]
+        return np.vstack(points)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a table with one row for each profile: estimate, interval, linearised interval,
@@ -291,7 +293,6 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         problem, values, method, "igpe.profile", confidence=confidence, deviations_too=True
     )
     rise = objective_rise(base.problem, base.at, base.errors, confidence)
-    refuse_passed_bounds(base.problem, base.residuals, base.x, "igpe.SingleShooting")
     profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
     base = _rougher(base, INEXACT * rise)
     residuals, before = base.residuals, base.residuals.work
@@ -379,7 +380,11 @@ def profile(
     else:
         at_estimate(problem, estimate, method, "igpe.profile", deviations_too=True)
     job, backend = ProfileJob(problem, method, confidence), Backend(executor, store, timeout)
-    return followed(job, values, requested, most_integrations, backend=backend, progress=progress)
+    made = followed(job, values, requested, most_integrations, backend=backend, progress=progress)
+    if isinstance(method, Collocation):
+        return made
+    said = left_out(problem, "igpe.profile", "points of the profiles", made.within())
+    return replace(made, notes=(*made.notes, *said))
 
 
 def followed(

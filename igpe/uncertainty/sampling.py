@@ -36,6 +36,7 @@ from igpe.results.plots.uncertainty import plot_draws
 from igpe.uncertainty.likelihood import (
     Likelihood,
     at_estimate,
+    left_out,
     require_confidence,
     size_of,
 )
@@ -227,8 +228,8 @@ def sample(
                 `igpe.estimate`
     returns     the samples; if the call is interrupted (Ctrl-C), only those drawn so far
     raises      SolverMissing if emcee is not installed, ProblemError for invalid arguments,
-                Unsupported for constraints and robust losses, EstimationFailed if the model cannot
-                be integrated at the estimate
+                Unsupported for active constraints and robust losses, EstimationFailed if the model
+                cannot be integrated at the estimate
     """
     refuse(problem, "igpe.uncertainty.sample", "spectra", "censored")
     emcee = _module("emcee")
@@ -265,17 +266,22 @@ def sample(
             "Unknowns without bounds have a flat prior over all real numbers."
         )),
     )  # fmt: skip
+    drawn = np.swapaxes(chain[burnt:], 0, 1)
+    points = drawn.reshape(-1, n)
     return Samples(
         names=names,
         estimate=base.box.mapping(base.x),
-        chains=np.swapaxes(chain[burnt:], 0, 1),
+        chains=drawn,
         log_density=density[burnt:].T,
         autocorrelation=dict(zip(names, times.tolist(), strict=True)),
         acceptance=float(np.mean(sampler.acceptance_fraction)),
         burnt=burnt,
         seed=seed,
         confidence=confidence,
-        notes=tuple(sentence for holds, sentence in notes if holds),
+        notes=(
+            *(sentence for holds, sentence in notes if holds),
+            *left_out(problem, "igpe.uncertainty.sample", "samples", points),
+        ),
     )
 
 

@@ -127,7 +127,7 @@ def test_a_contact_between_measurements_is_named_with_what_lies_beyond():
     assert result.verdict["parameters"].endswith("k1 and k2 linked by active constraints")
     assert not any(advice in str(result.details) for advice in ("igpe.profile", "Run igpe.certify"))
     for door in (igpe.profile, igpe.predict, igpe.bootstrap):
-        with pytest.raises(igpe.errors.Unsupported, match="ignores the bounds of B"):
+        with pytest.raises(igpe.errors.Unsupported, match="violates the bounds of B"):
             door(problem, result)
     for proof in (igpe.certify, igpe.certify_region):
         with pytest.raises(igpe.errors.Unsupported, match=r"some are active: B <= 0\.5 at"):

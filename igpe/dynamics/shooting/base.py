@@ -212,8 +212,7 @@ def require_plain(
     is_plain_loss = problem.loss.is_squares
     is_analysis = method != "igpe.estimate" and method.startswith(("igpe.", "The "))
     remedy = (
-        "Deactivate them in the model if they are inactive at the estimate. To compute intervals "
-        "with active constraints, use igpe.profile(..., method=igpe.Collocation())."
+        "Deactivate them in the model if they are inactive at the estimate."
         if is_analysis
         else "Use igpe.MultipleShooting or igpe.Collocation, or deactivate them in the model."
     )

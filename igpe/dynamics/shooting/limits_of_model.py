@@ -7,7 +7,7 @@ with its derivatives; one constraint may hold several of them, at different time
 over time is one constraint for each time of the model: start, measured times, and its own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -151,23 +151,34 @@ def limits_along(problem: Problem, k: int, x: FloatArray) -> LimitsAlong | None:
     returns None if there are none, or if the model cannot be integrated to all their times
     raises  as `model_limits`
     """
+    return _followed(problem, k)(x)
+
+
+def _followed(problem: Problem, k: int) -> Callable[[FloatArray], LimitsAlong | None]:
+    """`limits_along` of experiment `k`, compiled once."""
     last = float(problem.instances[k].time.last())
     ivp = compiled(problem).initial_value_problem(k, until=last, switching=True)
-    if (limits := model_limits(problem, k, ivp)) is None:
-        return None
-    index = [problem.box.names.index(n) for n in ivp.unknowns]
-    read, moved, q = np.zeros(0), np.zeros((0, len(index))), x[index]
+    if (made := model_limits(problem, k, ivp)) is None:
+        return lambda _: None
+    limits, index = made, [problem.box.names.index(n) for n in ivp.unknowns]
     if limits.readings:
         ivp, times = limits.watching(ivp), limits.times
-        run = INTEGRATOR.simulation(ivp, times, sensitivities=True).run(q)
-        if not run.status.usable:
-            return None
+        simulation = INTEGRATOR.simulation(ivp, times, sensitivities=True)
         row, column, _ = limits.placed(ivp, times[[0, -1]], times)
-        read, moved = run.measured[row, column], run.measured_by_unknown[row, column]
-    value, by_reading, by_q = limits.function(read, q)
-    along = np.zeros((len(limits.low), len(x)))
-    along[:, index] = np.array(by_q) + np.array(ca.mtimes(by_reading, ca.DM(moved)))
-    return LimitsAlong(limits, np.array(value).ravel(), along)
+
+    def at(x: FloatArray) -> LimitsAlong | None:
+        read, moved, q = np.zeros(0), np.zeros((0, len(index))), x[index]
+        if limits.readings:
+            run = simulation.run(q)
+            if not run.status.usable:
+                return None
+            read, moved = run.measured[row, column], run.measured_by_unknown[row, column]
+        value, by_reading, by_q = limits.function(read, q)
+        along = np.zeros((len(limits.low), len(x)))
+        along[:, index] = np.array(by_q) + np.array(ca.mtimes(by_reading, ca.DM(moved)))
+        return LimitsAlong(limits, np.array(value).ravel(), along)
+
+    return at
 
 
 def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
@@ -187,29 +198,38 @@ def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
     return problem.with_instances(instances)
 
 
-def _over_times(problem: Problem, x: FloatArray, *, bounds_too: bool) -> Iterator[LimitsAlong]:
-    """The constraints of each experiment that has some, with those over time at many times."""
+def _over_times(problem: Problem) -> Sequence[Callable[[FloatArray], LimitsAlong]]:
+    """The constraints of each experiment that has some, with those over time at many times.
+
+    raises  as `model_limits`; the functions, EstimationFailed if the model cannot be integrated
+    """
+    made = []
     for k, experiment in enumerate(problem.experiments):
-        fine = at_more_times(problem, k, bounds_too=bounds_too)
-        if not (fine.starts[k].others or fine.instances[k].inequalities):
-            continue
-        if (made := limits_along(fine, k, x)) is None:
-            raise EstimationFailed(
-                f"The model of '{experiment.name}' cannot be integrated to all times of its "
-                "constraints.",
-                Status.INTEGRATION_BROKE,
-            )
-        yield made
+        fine = at_more_times(problem, k, bounds_too=False)
+        if fine.starts[k].others or fine.instances[k].inequalities:
+            made.append(partial(_reached, _followed(fine, k), experiment.name))
+    return made
 
 
-def violated(problem: Problem, x: FloatArray, *, bounds_too: bool = False) -> set[str]:
-    """Names of the constraints that the trajectories at the free unknowns x (n,) violate.
+def _reached(
+    follow: Callable[[FloatArray], LimitsAlong | None], name: str, x: FloatArray
+) -> LimitsAlong:
+    if (along := follow(x)) is None:
+        raise EstimationFailed(
+            f"The model of '{name}' cannot be integrated to all times of its constraints.",
+            Status.INTEGRATION_BROKE,
+        )
+    return along
+
+
+def violated(problem: Problem, *points: FloatArray) -> list[set[str]]:
+    """Names of the constraints that the trajectories violate, at each of these unknowns (n,).
 
     An equation counts as violated unless it holds whatever the unknowns are.
-    bounds_too  whether to look at the bounds of states and algebraic variables as well
     raises  as `limits_along`; EstimationFailed if the model cannot be integrated
     """
-    return _violated(_over_times(problem, x, bounds_too=bounds_too), x)
+    followed = _over_times(problem)
+    return [_violated([follow(x) for follow in followed], x) for x in points]
 
 
 def _violated(each: Iterable[LimitsAlong], x: FloatArray) -> set[str]:
@@ -231,7 +251,8 @@ def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set
                 model itself tells whether it is
     raises      as `violated`
     """
-    each = list(_over_times(problem, x, bounds_too=False))
+    followed = _over_times(problem)
+    each = [follow(x) for follow in followed]
     names = _violated(each, x)
     for limits, value, along in each:
         reach = along @ covariance
@@ -245,7 +266,7 @@ def within_reach(problem: Problem, x: FloatArray, covariance: FloatArray) -> set
             if not slack[i] >= 0 and not limits.equations[i] and name not in names | looked_at:
                 looked_at.add(name)
                 there = problem.box.clip(x + side[i] * reach[i] / error[i])
-                names |= {name} & violated(problem, there)
+                names |= {name} & _violated((follow(there) for follow in followed), there)
     return names
 
 

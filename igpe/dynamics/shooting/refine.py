@@ -18,15 +18,22 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import IgpeError
+from igpe.core.errors import IgpeError, Unsupported
 from igpe.core.estimates import Estimate
+from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
-from igpe.dynamics.shooting.base import Profile, is_plain, minimises_squares, objective_at
-from igpe.dynamics.shooting.limits_of_model import at_more_times
+from igpe.dynamics.shooting.base import (
+    Profile,
+    constraints,
+    is_plain,
+    minimises_squares,
+    objective_at,
+)
+from igpe.dynamics.shooting.limits_of_model import at_more_times, violated
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
@@ -243,6 +250,21 @@ def passed_bounds(
             if ((value < lower[at] - room) | (value > upper[at] + room)).any():
                 passed.append(name)
     return list(dict.fromkeys(passed))
+
+
+def require_inactive(problem: Problem, x: FloatArray, owner: str, remedy: str) -> None:
+    """Raise Unsupported if the optimum x (n,) of a search without constraints violates some.
+
+    Bounds of variables over time are such constraints too.
+    remedy  a sentence on what to do then
+    """
+    lost = sorted(violated(problem, x)[0]) if constraints(problem) else []
+    lost += [f"the bounds of {n}" for n in passed_bounds(problem, Automatic(), x)]
+    if lost:
+        raise Unsupported(
+            f"{owner} uses neither constraints nor bounds of variables over time, and the optimum "
+            f"without them violates {in_words(lost)}. {remedy}"
+        )
 
 
 CORRECTION_SEARCH = GaussNewton(max_iterations=50)

@@ -27,7 +27,7 @@ from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Profile, require_start
-from igpe.dynamics.shooting.limits_of_model import violated
+from igpe.dynamics.shooting.refine import require_inactive
 from igpe.dynamics.shooting.reweighting import first_weighted, fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.model import without_constraints
@@ -45,6 +45,7 @@ PARTS = 12  # of a round
 FIRST_BOXES = 3 * PARTS  # open boxes from which they are dealt out
 ROUND = 40  # boxes that each part examines in the first round; in every later one half as many more
 GROWTH = 1.5
+WHERE_INACTIVE = "A proof is possible only where they are inactive."
 
 
 class SearchTask(NamedTuple):
@@ -341,19 +342,9 @@ def certify(
     estimate = require_provable(problem, estimate, "igpe.certify")
     free = problem.formed(without_constraints)
     proof = BranchAndBound(gap, time_limit).certify(free, estimate, progress, executor)
-    require_satisfied(problem, proof, "igpe.certify")
+    values = problem.box.vector(dict(zip(proof.unknowns, proof.parameters, strict=True)))
+    require_inactive(problem, values, "igpe.certify", WHERE_INACTIVE)
     return proof
-
-
-def require_satisfied(problem: Problem, proof: DynamicCertificate, owner: str) -> None:
-    """Raise Unsupported if the values of a proof, which knows no constraints, violate some."""
-    values = dict(zip(proof.unknowns, proof.parameters, strict=True))
-    if names := violated(problem, problem.box.vector(values), bounds_too=True):
-        raise Unsupported(
-            f"{owner} does not use constraints and bounds of states, and the best values without "
-            f"them violate {in_words(sorted(names))}. A proof is possible only where they are "
-            "inactive."
-        )
 
 
 def require_provable(problem: Problem, estimate: Any, owner: str) -> Any:

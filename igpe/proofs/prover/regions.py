@@ -23,10 +23,13 @@ from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.progress import Progress, Tell, teller, with_bar
 from igpe.core.status import Status
+from igpe.dynamics.shooting.refine import require_inactive
+from igpe.problem.model import without_constraints
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.prover.certify import (
     FEW,
     NOTHING_PROVED,
+    WHERE_INACTIVE,
     certificate_fields,
     progress_report,
     require_provable,
@@ -456,4 +459,6 @@ def certify_region(
     """
     estimate = require_provable(problem, estimate, "igpe.certify_region")
     proof = RegionProof(level, precision, simultaneous, time_limit)
-    return proof.certify(problem, estimate, teller(progress))
+    region = proof.certify(problem.formed(without_constraints), estimate, teller(progress))
+    require_inactive(problem, np.array(region.parameters), "igpe.certify_region", WHERE_INACTIVE)
+    return region
