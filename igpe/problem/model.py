@@ -347,7 +347,7 @@ def _running(integral: Any, time: Any) -> Any:
             "derivative is the integrand, and its start value is 0."
         ) from error
     sets = [integral.index_set()] if integral.is_indexed() else []
-    name = unique_component_name(block, f"{integral.local_name}_so_far")
+    name = unique_component_name(block, f"integral_{integral.local_name}")
     block.add_component(name, pyo.Var(*sets, time, initialize=0.0))
     state = block.component(name)
     derivative = DerivativeVar(state, wrt=time)
