@@ -16,6 +16,7 @@ import numpy as np
 from igpe.core.deadline import ended_by, require_going_on
 from igpe.core.errors import EstimationFailed, IgpeError, Unsupported
 from igpe.core.markup import bracketed, in_words
+from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.limits_of_model import violated, within_reach
@@ -35,6 +36,7 @@ CUT_SHORT = (
     "The call was stopped before igpe could search with the constraints. The estimate does not use "
     "them. These are violated there, or close to their limits: {}."
 )
+FIXED = "All unknowns are fixed, and the values violate these constraints: {}."
 NOWHERE = "igpe found no parameter values within the bounds that satisfy the constraints."
 
 FiveSteps: TypeAlias = Callable[
@@ -66,6 +68,8 @@ def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
     if not lost:
         note = [INACTIVE.format(bracketed(names))] * bool(names)
         return replace(free, notes=(*free.notes, *note))
+    if not len(problem.box):
+        raise EstimationFailed(FIXED.format(in_words(lost)), Status.INFEASIBLE)
     if passed:
         problem = problem.formed(partial(with_bounds, names=frozenset(passed)))
     return _with_constraints(problem, five_steps, free, in_words(lost))
