@@ -208,6 +208,34 @@ def test_an_integral_that_only_an_objective_contains_is_no_state() -> None:
     assert set(posed(objective).instance.states) == {"A", "B"}
 
 
+def test_an_integral_in_a_constraint_is_a_state_with_its_name() -> None:
+    def produced(m: Any) -> None:
+        m.C = dae.Integral(m.t, wrt=m.t, rule=lambda m, t: m.k2 * m.B[t])
+        m.c = pyo.Constraint(expr=m.C <= 5)
+
+    assert set(posed(produced).instance.states) == {"A", "B", "integral_C"}
+
+
+def test_what_only_an_inequality_holds_makes_no_other_set_of_values() -> None:
+    def loose(m: Any) -> None:
+        m.z = pyo.Var(bounds=(0, 5))
+        m.c = pyo.Constraint(expr=m.z <= m.k1)
+
+    problem = posed(loose)
+    data, names = problem.experiments[0].measurements, ["k1", "k2", "z"]
+    frame = pd.DataFrame({"time": TIMES, "B": data.value})
+    run = igpe.Experiment(frame, sigma=0.02)
+    found = igpe.estimate(igpe.Problem(build(loose), parameters=names, experiments=run))
+    assert found.other_optima == ()
+    assert "z not determined" in str(found)
+
+
+def test_fixed_values_that_violate_constraints_are_said_to_be_fixed() -> None:
+    problem = posed(peak).fixing({"k1": 2.0, "k2": 0.5})
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"are fixed, .* violate .*: c\.$"):
+        igpe.estimate(problem)
+
+
 def test_constraints_without_value_count_as_violated() -> None:
     def root(m: Any) -> None:
         m.c = pyo.Constraint(expr=pyo.sqrt(m.k1 - 3) <= 1)

@@ -51,7 +51,14 @@ from igpe.estimation.settings import (
 )
 from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
-from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
+from igpe.numerics.optima import (
+    Landscape,
+    first_of_each,
+    has_same_known,
+    has_same_values,
+    is_near,
+    is_same_objective,
+)
 from igpe.problem.model import without_constraints
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
@@ -173,8 +180,8 @@ WEIGHTS_INTERRUPTED = (
     "optimum. They may be those of another optimum."
 )
 UNCONFIRMED = (
-    "Of the {} other sets of values that the search found, {} could not be confirmed by "
-    "accurate integrations and are omitted."
+    "Other sets of values that the search found: {}. Accurate integrations did not confirm {} of "
+    "them, which igpe omits."
 )
 
 
@@ -246,16 +253,26 @@ def rise_of(steps: Steps, settings: Settings) -> float:
 
 
 def _among_candidates(steps: Steps, settings: Settings) -> Steps:
-    """The steps with those ends of candidates that are other optima, compared by values."""
-    problem, best = steps.problem, steps.best
-    residuals = Residuals(problem, settings.integrator)
-    level = best.estimate.objective + rise_of(steps, settings) + rounding(problem)
+    """The steps with those ends of candidates that are other optima.
+
+    What the data do not determine does not count, such as what only an inequality holds.
+    """
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    residuals, none = Residuals(problem, settings.integrator), rounding(problem)
+    level = best.estimate.objective + rise_of(steps, settings) + none
     ends = [p.corrected for p in steps.paths if p.usable and p.corrected.objective <= level]
-    kept = first_of_each([best, *(Refined(end, None) for end in ends)], partial(_is_same, problem))
-    others = [
-        one._replace(at=residuals(problem.box.vector(one.estimate.parameters))) for one in kept[1:]
-    ]
-    return steps._replace(others=tuple(sorted(others, key=objective_of)))
+
+    def is_same(one: Refined, other: Refined) -> bool:
+        fits = [
+            Fit(box.vector(r.estimate.parameters), r.at, r.estimate.status, 0) for r in (one, other)
+        ]
+        if any(fit.at is None for fit in fits):
+            return _is_same(problem, one, other)
+        return has_same_known(Landscape(residuals, box, none), *fits)
+
+    other = [Refined(end, residuals(box.vector(end.parameters))) for end in ends]
+    kept = first_of_each([best, *other], is_same)
+    return steps._replace(others=tuple(sorted(kept[1:], key=objective_of)))
 
 
 def refined(

@@ -116,14 +116,20 @@ def match(landscape: Landscape, optima: Sequence[Fit], fit: Fit) -> int | None:
 
 def is_same_optimum(landscape: Landscape, better: Fit, worse: Fit) -> bool:
     """Return True if two searches ended at one optimum; `worse` has the larger objective."""
+    if has_same_known(landscape, better, worse):
+        return True
     apart = differences(better.x, worse.x, landscape.box)
     both = known(landscape, better) & known(landscape, worse)
+    return _valley(landscape, worse, better, int(np.argmax(np.where(both, apart, 0.0))))
+
+
+def has_same_known(landscape: Landscape, one: Fit, other: Fit) -> bool:
+    """Return True if all unknowns agree that the data determine, or by their standard errors."""
+    apart = differences(one.x, other.x, landscape.box)
+    both = known(landscape, one) & known(landscape, other)
     if not (apart[both] > SAME).any():
         return True
-    step = worse.x - better.x
-    if all(is_near(fit, step, landscape.rounding) for fit in (better, worse)):
-        return True
-    return _valley(landscape, worse, better, int(np.argmax(np.where(both, apart, 0.0))))
+    return all(is_near(fit, other.x - one.x, landscape.rounding) for fit in (one, other))
 
 
 def known(landscape: Landscape, fit: Fit) -> BoolArray:
