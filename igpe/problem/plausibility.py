@@ -9,6 +9,7 @@ is J/(mol K)), and Pyomo gives time none. So only terms whose units are known in
 quantities with units, and their products and powers.
 """
 
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -24,7 +25,7 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.arguments import is_finite
 from igpe.core.markup import in_words
-from igpe.problem.building import takes_experiment
+from igpe.problem.building import ModelCopies, takes_experiment
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
 from igpe.problem.measurements import unit_name
@@ -70,6 +71,12 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
             "equations itself, and does not use this discretisation. Remove "
             "TransformationFactory('dae....') from the builder if you do not need it."
         )
+        is_copy = isinstance(inspect.unwrap(problem.model), ModelCopies)
+        if is_copy and problem.inequalities:
+            warnings[""] += (
+                f" igpe enforces {in_words(sorted(problem.inequalities))} only at the points of this "
+                "discretisation."
+            )
     runs = zip(problem.experiments, problem.instances, problem.starts, strict=True)
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
