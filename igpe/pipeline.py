@@ -49,11 +49,11 @@ from igpe.dynamics.shooting.base import (
     require_plain,
     require_spectra,
 )
+from igpe.dynamics.shooting.limits_of_model import passed_bounds
 from igpe.dynamics.shooting.refine import (
     Refined,
     Uncorrected,
     by_shooting,
-    passed_bounds,
     refine,
 )
 from igpe.dynamics.shooting.residuals import FINISH, Residuals

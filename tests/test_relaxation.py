@@ -335,6 +335,50 @@ def test_multiple_shooting_keeps_bounds_that_change_with_time() -> None:
     assert (at.B.to_numpy() - (0.65 - 0.03 * TIMES)).max() < 1e-5
 
 
+@pytest.mark.parametrize("constrain", [peak, below(lambda t: 0.6)])
+def test_multiple_shooting_keeps_constraints_between_the_measurements(constrain: Any) -> None:
+    found = igpe.MultipleShooting().estimate(posed(constrain), {"k1": 1.8, "k2": 0.5})
+    b = igpe.simulate(posed(), found.parameters, times=np.linspace(0, 4, 4000)).B
+    assert b.max() == pytest.approx(0.6, abs=1e-5)
+    assert not any("at all times" in note for note in found.notes)
+
+
+def test_robust_losses_and_other_corrections_name_what_is_active() -> None:
+    limit = below(lambda t: 0.6)
+    multiple = igpe.Settings(correction=igpe.MultipleShooting())
+    for result in (
+        igpe.estimate(posed(limit, loss=igpe.losses.Huber(1.5)), certify=False),
+        igpe.estimate(posed(limit), multiple, certify=False),
+    ):
+        assert [name.partition(" at ")[0] for name in result.active] == ["B <= 0.6"]
+        assert not any("ignore the constraints" in note for note in result.notes)
+        b = igpe.simulate(posed(), result.parameters, times=np.linspace(0, 4, 4000)).B
+        assert b.max() == pytest.approx(0.6, abs=3e-5)
+
+
+@pytest.mark.parametrize("method", [igpe.SingleShooting(), igpe.IncrementalShooting()])
+def test_methods_without_bounds_over_time_name_those_that_they_pass(method: Any) -> None:
+    for limit, is_passed in ((0.6, True), (0.7, False)):
+        problem = posed(below(lambda t, limit=limit: limit))
+        found = method.estimate(problem, {"k1": 1.8, "k2": 0.5})
+        assert any("leaves those of B. Use igpe.Coll" in n for n in found.notes) is is_passed
+
+
+def test_bounds_that_change_with_time_are_one_constraint() -> None:
+    found = igpe.estimate(posed(below(lambda t: 0.7 - 0.1 * t)), certify=False)
+    (name,) = found.active
+    assert name.startswith("B <= its bound at 1.2")
+
+
+def test_a_discretised_model_says_where_it_keeps_constraints() -> None:
+    model = build(peak)(list(TIMES))
+    pyo.TransformationFactory("dae.collocation").apply_to(model, nfe=14, ncp=2)
+    run = posed().experiments[0]
+    problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=run)
+    (warning,) = igpe.check(problem).warnings
+    assert warning.endswith("igpe enforces c only at the points of this discretisation.")
+
+
 def test_an_equation_that_holds_whatever_the_unknowns_are_forbids_nothing() -> None:
     def closed(m: Any) -> None:
         m.C = pyo.Var(m.t, initialize=0.0)

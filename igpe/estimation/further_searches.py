@@ -29,8 +29,8 @@ from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import lower_optimum, rounding
 from igpe.dynamics.shooting.base import is_large, is_plain, minimises_squares
 from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
+from igpe.dynamics.shooting.limits_of_model import passed_bounds
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
-from igpe.dynamics.shooting.refine import passed_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.equations.compiled import compiled

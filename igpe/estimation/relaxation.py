@@ -19,8 +19,7 @@ from igpe.core.markup import bracketed, in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import constraints
-from igpe.dynamics.shooting.limits_of_model import violated, within_reach
-from igpe.dynamics.shooting.refine import passed_bounds
+from igpe.dynamics.shooting.limits_of_model import passed_bounds, violated, within_reach
 from igpe.problem.model import bounded_over_time, with_bounds, without_constraints
 from igpe.problem.problem import Problem
 from igpe.results.result import Result

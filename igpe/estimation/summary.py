@@ -26,6 +26,7 @@ from igpe.dynamics.shooting.base import (
     objective_at,
 )
 from igpe.dynamics.shooting.estimated_errors import correlation_remarks, likelihood_gain
+from igpe.dynamics.shooting.multiple_shooting_search import ACTIVE
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.reweighting import FAR_OFF
 from igpe.dynamics.shooting.tangent import Tangent, tangent
@@ -457,6 +458,8 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     kept = [name for name in constraints(problem) if name not in known]
     # Step 4 speaks of its own values, which step 5 may have changed.
     last = dict.fromkeys((*steps.best.notes, *best.corrected.notes))
+    if not kept:  # those that matter are named
+        last = dict.fromkeys(note for note in last if not note.startswith(ACTIVE))
     stale = (EXCESS, AT_BOUND, INACCURATE) if best.corrected.status.usable else ()
     before = dict.fromkeys(
         note

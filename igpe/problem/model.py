@@ -489,15 +489,22 @@ Form: TypeAlias = Callable[[Instance], Instance]
 
 
 def as_inequalities(model: Any, name: str, series: Series) -> dict[str, dict[float, Any]]:
-    """Lower and upper bounds of a variable as constraints by time, named as one would read them."""
+    """Lower and upper bounds of a variable as constraints by time, named as one would read them.
+
+    Those of one side are one constraint over time, also where they change.
+    """
     home = unique_component_name(model, "bounds")
     model.add_component(home, pyo.ConstraintList())
     made: dict[str, dict[float, Any]] = {}
-    for t, v in series.items():
-        for bound, sign in ((v.lb, ">="), (v.ub, "<=")):
-            if bound is not None:
-                expr = v >= bound if sign == ">=" else v <= bound
-                made.setdefault(f"{name} {sign} {bound:g}", {})[t] = getattr(model, home).add(expr)
+    for sign, bounds in (
+        (">=", {t: v.lb for t, v in series.items() if v.lb is not None}),
+        ("<=", {t: v.ub for t, v in series.items() if v.ub is not None}),
+    ):
+        values = {f"{bound:g}" for bound in bounds.values()}
+        of = f"{name} {sign} {values.pop() if len(values) == 1 else 'its bound'}"
+        for t, bound in bounds.items():
+            expr = series[t] >= bound if sign == ">=" else series[t] <= bound
+            made.setdefault(of, {})[t] = getattr(model, home).add(expr)
     return made
 
 

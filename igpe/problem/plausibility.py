@@ -73,10 +73,8 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
         )
         is_copy = isinstance(inspect.unwrap(problem.model), ModelCopies)
         if is_copy and problem.inequalities:
-            warnings[""] += (
-                f" igpe enforces {in_words(sorted(problem.inequalities))} only at the points of this "
-                "discretisation."
-            )
+            kept = in_words(sorted(problem.inequalities))
+            warnings[""] += f" igpe enforces {kept} only at the points of this discretisation."
     runs = zip(problem.experiments, problem.instances, problem.starts, strict=True)
     for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings

@@ -57,16 +57,13 @@ def test_an_optimum_on_the_bound_of_a_state_is_that_of_gauss_newton(bounds, inte
     assert back.objective == pytest.approx(gauss.objective, rel=1e-8)
     assert back.objective > 10 * free.objective
     assert back.parameters == pytest.approx(gauss.parameters, rel=1e-5)
-    assert (
-        "The bounds of A are active; the trajectories satisfy these bounds at the nodes."
-        in back.notes
-    )
+    assert any("A >= " in note for note in back.notes)
     assert back.trail[-1].iterations < BackwardLifting().max_iterations
 
 
 def test_iterates_on_bounds_are_kept_once_each():
     found = direct(BackwardLifting(), record=True).estimate(posed((0.2, None)), FAR)
-    (horizon,) = found.trail
+    horizon = found.trail[-1]
     assert len(horizon.iterates) == horizon.iterations + 1
     assert horizon.iterates[-1].objective == pytest.approx(found.objective, rel=1e-6)
 

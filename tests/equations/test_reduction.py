@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 import igpe
 from igpe.dynamics.integrators import Automatic, Sundials
-from igpe.dynamics.shooting.refine import passed_bounds
+from igpe.dynamics.shooting.limits_of_model import passed_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import differentiated

@@ -30,7 +30,8 @@ from igpe.dynamics.collocation.mesh import Mesh, Radau, first_meshes, most_eleme
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import Profile, is_plain, objective_at, refuse, require_plain
-from igpe.dynamics.shooting.refine import is_above, passed_bounds, put_on_bounds
+from igpe.dynamics.shooting.limits_of_model import passed_bounds
+from igpe.dynamics.shooting.refine import is_above, put_on_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.simulation import Simulated

@@ -68,6 +68,7 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
+from igpe.dynamics.shooting.limits_of_model import without_bounds
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals, Run, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -381,13 +382,14 @@ class IncrementalShooting(Checked):
         The trail of the estimate contains the horizons, each an `igpe.core.estimates.Horizon`.
         """
         again = SingleShooting(self.integrator)
-        return iteratively_reweighted(
+        estimate = iteratively_reweighted(
             problem,
             start,
             lambda p, s: self.prepare(p).estimate(s),
             again.estimate,
             self.integrator,
         )
+        return without_bounds(problem, self, estimate)
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
         """Translate and compile the model once, for many starts.

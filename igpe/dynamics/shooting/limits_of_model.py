@@ -19,25 +19,34 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.errors import EstimationFailed, ModelError, Unsupported
+from igpe.core.errors import EstimationFailed, IgpeError, ModelError, Unsupported
+from igpe.core.estimates import Estimate
+from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.base import Shots
+from igpe.dynamics.integrators.base import Integrator, Shots
 from igpe.dynamics.integrators.cut import interval_of
-from igpe.dynamics.simulation import fine_grid, quantities
+from igpe.dynamics.simulation import fine_grid, quantities, quantities_along, simulate_all
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
 from igpe.numerics.least_squares.chains import Limits
 from igpe.problem.inputs import evaluate
-from igpe.problem.model import bounded_over_time, with_bounds
+from igpe.problem.model import (
+    bounded_over_time,
+    bounds_over_time,
+    has_constant_bounds,
+    with_bounds,
+)
 from igpe.problem.problem import Problem
 
 INTEGRATOR = Automatic(slack=100.0)
 FAR = 3.0  # standard errors between a constraint and its limit from which it is inactive
 ROUNDING = 1e-9  # of a constraint's size: what is no distance from its limit
 MOST = 40_000  # constraints over time in a model that is built to look at them
+SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
+PASSED = 1e-5  # of the same, by which one over time may be passed between the times of a model
 SAME = 1e-6  # of the same: what errors of integration may be
 
 SymbolicInput: TypeAlias = Callable[[float, bool], Any]
@@ -71,6 +80,7 @@ class ModelLimits:
     of         " of run2" where there are several experiments, else nothing
     readings   what they hold;  watched: the names among them, in the order of further outputs
     low, high  (c,)
+    when       (c,) times of those over time, else NaN
     function   (readings, q) -> values, their derivative by readings (sparse), by q (dense)
     """
 
@@ -80,6 +90,7 @@ class ModelLimits:
     watched: tuple[str, ...]
     low: FloatArray
     high: FloatArray
+    when: FloatArray
     function: Any
 
     @property
@@ -198,6 +209,107 @@ def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
     return problem.with_instances(instances)
 
 
+class Approach(NamedTuple):
+    """A time at which a constraint over time is nearest to its limit, or passes it most.
+
+    row    of `LimitsAlong`;  side: 1 below the upper limit, -1 above the lower one
+    slack  its distance from the limit, of a quantity of this size;  time: by a parabola
+    """
+
+    row: int
+    side: float
+    slack: float
+    size: float
+    time: float
+
+
+def approaches(made: LimitsAlong) -> Iterator[Approach]:
+    """All approaches of constraints over time to their limits."""
+    limits, every, _ = made
+    of = np.array([limits.constraint(i) for i in range(len(limits.names))])
+    for name in sorted(set(of[np.isfinite(limits.when)])):
+        own = np.flatnonzero(of == name)
+        value, when = every[own], np.pad(limits.when[own], 1, mode="edge")
+        size = float(np.max(np.abs(value)))
+        for side, limit in ((1.0, limits.high[own]), (-1.0, limits.low[own])):
+            slack = np.pad(side * (limit - value), 1, constant_values=np.inf)
+            is_least = (slack[1:-1] <= slack[:-2]) & (slack[1:-1] < slack[2:])
+            for j in np.flatnonzero(is_least) + 1:
+                time = _vertex(when[j - 1 : j + 2], slack[j - 1 : j + 2])
+                yield Approach(int(own[j - 1]), side, float(slack[j]), size, time)
+
+
+def _vertex(t: FloatArray, value: FloatArray) -> float:
+    """The time of the least value of a parabola through three points; the middle at an end."""
+    if not (np.isfinite(value).all() and t[0] < t[1] < t[2]):
+        return float(t[1])
+    before, after = (value[1] - value[0]) / (t[1] - t[0]), (value[2] - value[1]) / (t[2] - t[1])
+    bend = (after - before) / (t[2] - t[0])
+    if not bend > 0:
+        return float(t[1])
+    return float(np.clip(0.5 * (t[0] + t[1] - before / bend), t[0], t[2]))
+
+
+def passed_between(problem: Problem, k: int, x: FloatArray) -> tuple[FloatArray, list[str]]:
+    """Times at which constraints over time are passed most, and the names of these.
+
+    raises  as `limits_along`
+    """
+    fine = at_more_times(problem, k, bounds_too=False)
+    if not fine.instances[k].inequalities or (made := limits_along(fine, k, x)) is None:
+        return np.zeros(0), []
+    passed = [one for one in approaches(made) if one.slack < -PASSED * one.size]
+    names = sorted({made.limits.constraint(one.row) for one in passed})
+    return np.unique([one.time for one in passed]), names
+
+
+def passed_bounds(
+    problem: Problem, integrator: Integrator, x: FloatArray, slack: float = SLACK
+) -> list[str]:
+    """Variables over time, and slopes, that leave their bounds at the unknowns x (n,).
+
+    slack  by how much of their size they may
+    """
+    if not any(bounded_over_time(i) for i in problem.instances if not i.is_relaxed):
+        return []
+    passed, grids = [], list[FloatArray]()
+    for k, instance in enumerate(problem.instances):
+        fine = fine_grid(problem, k)
+        grids.append(np.union1d(fine, [t for t in instance.time if t >= fine[0]]))
+    values = problem.box.mapping(x)
+    runs = simulate_all(problem, integrator, values, tuple(grids))
+    for k, (ivp, run) in enumerate(runs):
+        instance = problem.instances[k]
+        if not has_constant_bounds(instance):
+            instance = at_more_times(problem, k, bounds_too=False).instances[k]
+        bounded = bounds_over_time(instance)
+        names = [name for name in bounded if name in quantities(ivp)]
+        q = problem.box.select(ivp.unknowns).vector(values)
+        own = np.array(instance.time, dtype=float)
+        at = np.searchsorted(own, run.times).clip(0, len(own) - 1)
+        along = quantities_along(ivp, run, q, names)
+        for name, value in zip(names, along, strict=True):
+            lower, upper = bounded[name]
+            room = slack * float(np.nanmax(np.abs(value), initial=0.0))
+            if ((value < lower[at] - room) | (value > upper[at] + room)).any():
+                passed.append(name)
+    return list(dict.fromkeys(passed))
+
+
+def without_bounds(problem: Problem, method: Any, estimate: Estimate) -> Estimate:
+    """The estimate of a method without bounds of variables over time, which names those passed."""
+    passed = list[str]()
+    if estimate.status.usable and not estimate.status.is_early:
+        with suppress(IgpeError):  # it may break down after the measurements
+            x = problem.box.vector(estimate.parameters)
+            passed = passed_bounds(problem, method.integrator, x)
+    note = (
+        f"{type(method).__name__} does not enforce bounds of variables over time, and the estimate "
+        f"leaves those of {in_words(passed)}. Use igpe.Collocation or igpe.MultipleShooting."
+    )
+    return replace(estimate, notes=(*estimate.notes, *[note] * bool(passed)))
+
+
 def _over_times(problem: Problem) -> Sequence[Callable[[FloatArray], LimitsAlong]]:
     """The constraints of each experiment that has some, with those over time at many times.
 
@@ -292,28 +404,30 @@ def model_limits(
         return None
     symbols = _Symbols(problem, k, ivp, inputs)
     translate = Translator(symbols, ivp.t)
-    rows: list[tuple[str, Any, float, float]] = []
+    rows: list[tuple[str, Any, float, float, float]] = []
     for name, time, constraint in constraints:
         symbols.begin(name, time, constraint)
+        when = np.nan if time is None else time
         low, body, high = (translate(part) for part in constraint.to_bounded_expression())
         low, high = (None if b is None else ca.SX(b) for b in (low, high))
         if all(b is None or b.is_constant() for b in (low, high)):
             least, most = (
                 w if b is None else float(b) for b, w in ((low, -np.inf), (high, np.inf))
             )
-            rows.append((name, body, least, most))
+            rows.append((name, body, least, most, when))
             continue
         # A bound that is no number: one or two constraints with bound 0.
-        rows += [(name, body - low, 0.0, np.inf)] if low is not None else []
-        rows += [(name, body - high, -np.inf, 0.0)] if high is not None else []
-    names, values, lows, highs = zip(*rows, strict=True)
+        rows += [(name, body - low, 0.0, np.inf, when)] if low is not None else []
+        rows += [(name, body - high, -np.inf, 0.0, when)] if high is not None else []
+    names, values, *numbers = zip(*rows, strict=True)
+    low_ones, high_ones, times = map(np.array, numbers)
     readings = tuple(symbols.readings)
     v, c = stack(symbols.readings.values()), stack(map(ca.SX, values))
     by_q = ca.densify(ca.jacobian(c, ivp.q))
     function = ca.Function("limits", [v, ivp.q], [ca.densify(c), ca.jacobian(c, v), by_q])
     watched = tuple(dict.fromkeys(r.name for r in readings))
     of = f" of {problem.experiments[k].name}" if len(problem.experiments) > 1 else ""
-    return ModelLimits(names, of, readings, watched, np.array(lows), np.array(highs), function)
+    return ModelLimits(names, of, readings, watched, low_ones, high_ones, times, function)
 
 
 class _Symbols(Mapping[int, Any]):

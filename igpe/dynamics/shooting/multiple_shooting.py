@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, TypeAlias
 
 import numpy as np
@@ -27,8 +27,9 @@ from igpe.core.arguments import (
 )
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import Deadline, finishing, interruptible
-from igpe.core.errors import ProblemError
+from igpe.core.errors import IgpeError, ProblemError
 from igpe.core.estimates import Estimate
+from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
@@ -56,6 +57,7 @@ from igpe.dynamics.shooting.chains import (
     node_times,
     starting_point,
 )
+from igpe.dynamics.shooting.limits_of_model import passed_between, passed_bounds
 from igpe.dynamics.shooting.multiple_shooting_search import (
     ExactSearch,
     finished_by_single_shooting,
@@ -99,6 +101,7 @@ Unobserved: TypeAlias = Annotated[
     ),
 ]
 EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
+TURNS = 4
 FINISHING = 1_000_000_000  # work of single shooting (`Residuals.work`); half a minute
 AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 
@@ -115,8 +118,8 @@ class MultipleShooting(Checked):
     Exact matching enforces the constraints of the model; the preceding continuation does not.
     Constraints can be equations or inequalities that relate unknowns and states at any of the
     model's times; they may also relate the start to the end (for example, for a periodic
-    trajectory). Inequalities over time are enforced at the start, at all measured times, at the
-    nodes and at the model's own times, but not between these times.
+    trajectory). igpe enforces inequalities and bounds over time at the measured times first. If the
+    trajectories pass them between these times, it adds the times at which they do so most.
 
     integrator  integrator for exact matching, used for all intervals and their derivatives
     rough       integrator for the continuation, where lower accuracy is sufficient
@@ -160,9 +163,40 @@ class MultipleShooting(Checked):
         return iteratively_reweighted(
             problem,
             start,
-            lambda p, s: self.prepare(p, profiles)._estimate(s, deadline),
-            lambda p, s: once.prepare(p, profiles)._estimate(s, deadline),
+            lambda p, s: self._estimate(p, s, profiles, deadline),
+            lambda p, s: once._estimate(p, s, profiles, deadline),
         )
+
+    def _estimate(
+        self,
+        problem: Problem,
+        start: Mapping[str, float],
+        profiles: Sequence[Profile],
+        deadline: Deadline,
+    ) -> Estimate:
+        """The estimate that also keeps constraints over time where trajectories would pass them."""
+        estimate = self.prepare(problem, profiles)._estimate(start, deadline)
+        # Backward lifting keeps bounds of states at nodes alone.
+        once = replace(self, restarts=Restarts(count=0), finer=1, links=(), search=EXACT)
+        for turn in range(TURNS + 1):
+            try:
+                finer, lost = _at_passed(problem, self.integrator, estimate)
+            except IgpeError:
+                break
+            if not lost:
+                break
+            again = estimate
+            if turn < TURNS and not deadline.over:
+                again = once.prepare(finer, profiles)._estimate(estimate.parameters, deadline)
+            if again is estimate or not again.status.usable:
+                note = f"igpe does not enforce these constraints at all times: {in_words(lost)}."
+                return replace(estimate, notes=(*estimate.notes, note))
+            reached, trail = (
+                (again.objective, *estimate.reached[1:]),
+                (*estimate.trail, *again.trail),
+            )
+            problem, estimate = finer, replace(again, reached=reached, trail=trail)
+        return estimate
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile the model once, for many starts.
@@ -351,6 +385,29 @@ class PreparedMultiple:
             return None
         method = replace(self.method, intervals=count, finer=1)
         return method.prepare(self.problem, self.profiles)
+
+
+def _at_passed(
+    problem: Problem, integrator: Integrator, estimate: Estimate
+) -> tuple[Problem, list[str]]:
+    """The problem at the times where constraints and bounds over time are passed most, and these.
+
+    raises  as `passed_between`
+    """
+    if not estimate.status.usable:
+        return problem, []
+    x = problem.box.vector(estimate.parameters)
+    if bounds := passed_bounds(problem, integrator, x):
+        problem = problem.formed(partial(with_bounds, names=frozenset(bounds)))
+    if not problem.inequalities:
+        return problem, []
+    lost = set[str]()
+    for k in range(len(problem.experiments)):
+        times, names = passed_between(problem, k, x)
+        if names:
+            problem = problem.built_at(k, {*problem.instances[k].time, *times.tolist()})
+            lost |= {*names}
+    return problem, sorted(lost)
 
 
 def _explained(attempt: Attempt, gate: float) -> bool:

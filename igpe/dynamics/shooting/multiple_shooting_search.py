@@ -28,11 +28,12 @@ from igpe.numerics.least_squares.soft_links import SoftLinks
 from igpe.problem.problem import Problem
 
 CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is active
+ACTIVE = "Active constraints: "
 SHOWN = 5  # names in a sentence, at most
 
 
 def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool) -> Iterator[str]:
-    """Sentences on constraints that were missed, are active, or are kept at some times only.
+    """Sentences on constraints that were missed, or are active.
 
     at    where a search ended, and how;  kept: whether constraints are
     """
@@ -51,13 +52,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
     elif each and status.usable:
         active = [name for name, limits, i in each if _is_active(limits, i)]
         if active:
-            yield f"Active constraints: {in_words(active, SHOWN)}."
-        if chains.over_time:
-            names = in_words(sorted(chains.over_time), SHOWN)
-            yield (
-                "igpe enforces these constraints only at the start and at the measured times: "
-                f"{names}."
-            )
+            yield f"{ACTIVE}{in_words(active, SHOWN)}."
 
 
 def _is_active(limits: Limits, i: int) -> bool:
@@ -185,10 +180,7 @@ class Stages:
         pairs = zip(self.chains.shootings, outcome.limited, strict=False)
         held = dict.fromkeys(n for s, on in pairs for n in np.array(s.ivp.states)[on])
         if held:
-            notes += (
-                f"The bounds of {', '.join(held)} are active; the trajectories satisfy "
-                "these bounds at the nodes.",
-            )
+            notes += (f"The bounds of {', '.join(held)} are active.",)
         more = constraint_notes(at, self.chains, status, kept=kept)
         return Attempt(fit, trail, (*notes, *more))
 

@@ -23,7 +23,6 @@ from igpe.core.estimates import Estimate
 from igpe.core.markup import in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import (
@@ -33,16 +32,14 @@ from igpe.dynamics.shooting.base import (
     minimises_squares,
     objective_at,
 )
-from igpe.dynamics.shooting.limits_of_model import at_more_times, violated
+from igpe.dynamics.shooting.limits_of_model import passed_bounds, violated
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.tangent import tangent
-from igpe.dynamics.simulation import fine_grid, quantities, quantities_along, simulate_all
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.problem.model import bounded_over_time, bounds_over_time, has_constant_bounds
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
@@ -52,7 +49,6 @@ AGREE = 1e-2  # relative difference of the two sums of squares that is discretis
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
 MESH = 1e-6  # of the same: below it a rise of the objective may be an error of a mesh
-SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
 
 class Refined(NamedTuple):
@@ -217,39 +213,6 @@ def is_above(problem: Problem, objective: float, least: float) -> bool:
 def _floor(problem: Problem, share: float = FLOOR) -> float:
     data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
     return share * sum(float(v @ v) for v in data)
-
-
-def passed_bounds(
-    problem: Problem, integrator: Integrator, x: FloatArray, slack: float = SLACK
-) -> list[str]:
-    """Variables over time, and slopes, that leave their bounds at the unknowns x (n,).
-
-    slack  by how much of their size they may
-    """
-    if not any(bounded_over_time(i) for i in problem.instances if not i.is_relaxed):
-        return []
-    passed, grids = [], list[FloatArray]()
-    for k, instance in enumerate(problem.instances):
-        fine = fine_grid(problem, k)
-        grids.append(np.union1d(fine, [t for t in instance.time if t >= fine[0]]))
-    values = problem.box.mapping(x)
-    runs = simulate_all(problem, integrator, values, tuple(grids))
-    for k, (ivp, run) in enumerate(runs):
-        instance = problem.instances[k]
-        if not has_constant_bounds(instance):
-            instance = at_more_times(problem, k, bounds_too=False).instances[k]
-        bounded = bounds_over_time(instance)
-        names = [name for name in bounded if name in quantities(ivp)]
-        q = problem.box.select(ivp.unknowns).vector(values)
-        own = np.array(instance.time, dtype=float)
-        at = np.searchsorted(own, run.times).clip(0, len(own) - 1)
-        along = quantities_along(ivp, run, q, names)
-        for name, value in zip(names, along, strict=True):
-            lower, upper = bounded[name]
-            room = slack * float(np.nanmax(np.abs(value), initial=0.0))
-            if ((value < lower[at] - room) | (value > upper[at] + room)).any():
-                passed.append(name)
-    return list(dict.fromkeys(passed))
 
 
 def require_inactive(problem: Problem, x: FloatArray, owner: str, remedy: str) -> None:

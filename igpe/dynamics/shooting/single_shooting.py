@@ -35,6 +35,7 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
+from igpe.dynamics.shooting.limits_of_model import without_bounds
 from igpe.dynamics.shooting.projected import Eliminated, UnlikeError, projected
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
@@ -81,13 +82,14 @@ class SingleShooting:
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator`. The argument `profiles` is ignored."""
         once = replace(self, restarts=ONCE)
-        return iteratively_reweighted(
+        estimate = iteratively_reweighted(
             problem,
             start,
             lambda p, s: self.prepare(p).estimate(s),
             lambda p, s: once.prepare(p).estimate(s),
             self.integrator,
         )
+        return without_bounds(problem, self, estimate)
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
         """Translate and compile the model once, for many starts.

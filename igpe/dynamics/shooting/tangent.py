@@ -19,7 +19,12 @@ from scipy.optimize import nnls
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.dynamics.shooting.limits_of_model import SAME, at_more_times, limits_along
+from igpe.dynamics.shooting.limits_of_model import (
+    SAME,
+    approaches,
+    at_more_times,
+    limits_along,
+)
 from igpe.numerics.covariance import directions
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised
@@ -127,20 +132,11 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
     rows, names = [np.zeros((0, len(x)))], list[str]()
     for k in range(len(problem.experiments)):
         fine = at_more_times(problem, k, bounds_too=True)
-        over_time = fine.instances[k].inequalities
-        if not over_time or (made := limits_along(fine, k, x)) is None:
+        if not fine.instances[k].inequalities or (made := limits_along(fine, k, x)) is None:
             continue
-        limits, every, along = made
-        of = np.array([limits.constraint(i) for i in range(len(limits.names))])
-        for name in sorted(over_time.keys() & set(of)):
-            own = np.flatnonzero(of == name)
-            value = every[own]
-            size = float(np.max(np.abs(value)))
-            moves = np.linalg.norm(along[own] * x, axis=1) > CONTACT * size
-            for side, limit in ((1.0, limits.high[own]), (-1.0, limits.low[own])):
-                slack = np.pad(side * (limit - value), 1, constant_values=np.inf)
-                is_least = (slack[1:-1] <= slack[:-2]) & (slack[1:-1] < slack[2:])
-                for i in own[is_least & moves & (slack[1:-1] <= CONTACT * size)]:
-                    rows.append(side * along[[i]])
-                    names.append(limits.names[i] + limits.of)
+        for one in approaches(made):
+            gradient, near = made.along[one.row], CONTACT * one.size
+            if one.slack <= near < np.linalg.norm(gradient * x):
+                rows.append(one.side * gradient[None])
+                names.append(made.limits.names[one.row] + made.limits.of)
     return np.vstack(rows), names
