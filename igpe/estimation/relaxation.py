@@ -19,9 +19,15 @@ from igpe.core.markup import bracketed, in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import constraints
-from igpe.dynamics.shooting.limits_of_model import passed_bounds, violated, within_reach
+from igpe.dynamics.shooting.limits_of_model import (
+    passed_bounds,
+    touched_bounds,
+    violated,
+    within_reach,
+)
 from igpe.problem.model import bounded_over_time, with_bounds, without_constraints
 from igpe.problem.problem import Problem
+from igpe.results.answer import SEARCHED
 from igpe.results.result import Result
 
 INACTIVE = (
@@ -110,8 +116,13 @@ def _active(problem: Problem, result: Result) -> list[str]:
 
 
 def _passed(problem: Problem, result: Result) -> list[str]:
-    """The variables over time whose bounds the estimate leaves."""
-    return passed_bounds(problem, Automatic(), problem.box.vector(result.parameters))
+    """The variables over time whose bounds the estimate leaves.
+
+    Beyond bounds of implicit variables there is no solution: a search that ends next to one stalls.
+    """
+    x = problem.box.vector(result.parameters)
+    passed = passed_bounds(problem, Automatic(), x)
+    return passed if passed or result.status in SEARCHED else touched_bounds(problem, x)
 
 
 def _any(_: Result) -> bool:

@@ -46,6 +46,7 @@ FAR = 3.0  # standard errors between a constraint and its limit from which it is
 ROUNDING = 1e-9  # of a constraint's size: what is no distance from its limit
 MOST = 40_000  # constraints over time in a model that is built to look at them
 SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
+NEXT = 1e-3  # of the same, by which one stays away from its bound where a search stalls there
 PASSED = 1e-5  # of the same, by which one over time may be passed between the times of a model
 SAME = 1e-6  # of the same: what errors of integration may be
 
@@ -294,6 +295,21 @@ def passed_bounds(
             if ((value < lower[at] - room) | (value > upper[at] + room)).any():
                 passed.append(name)
     return list(dict.fromkeys(passed))
+
+
+def touched_bounds(problem: Problem, x: FloatArray) -> list[str]:
+    """Implicit variables that come next to their bounds at the unknowns x (n,)."""
+    touched = set[str]()
+    for k in range(len(problem.experiments)):
+        implicit = set(compiled(problem).initial_value_problem(k, switching=True).implicit)
+        if not implicit & bounded_over_time(problem.instances[k]).keys():
+            continue
+        bounded = problem.formed(partial(with_bounds, names=frozenset(implicit)))
+        if (made := limits_along(at_more_times(bounded, k, bounds_too=False), k, x)) is None:
+            continue
+        near = {made.limits.constraint(a.row) for a in approaches(made) if a.slack <= NEXT * a.size}
+        touched |= {n for n in implicit if any(one.startswith(f"{n} ") for one in near)}
+    return sorted(touched)
 
 
 def without_bounds(problem: Problem, method: Any, estimate: Estimate) -> Estimate:
