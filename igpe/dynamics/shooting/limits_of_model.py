@@ -213,42 +213,58 @@ def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
 class Approach(NamedTuple):
     """A time at which a constraint over time is nearest to its limit, or passes it most.
 
-    row    of `LimitsAlong`;  side: 1 below the upper limit, -1 above the lower one
-    slack  its distance from the limit, of a quantity of this size;  time: by a parabola
+    row    of `LimitsAlong`
+    time   by a parabola through the distances at three times
+    slack  its distance from the limit then, of a quantity of this size
+    gradient  (n,) then, towards what the constraint forbids
     """
 
     row: int
-    side: float
     slack: float
     size: float
     time: float
+    gradient: FloatArray
 
 
 def approaches(made: LimitsAlong) -> Iterator[Approach]:
     """All approaches of constraints over time to their limits."""
-    limits, every, _ = made
+    limits, every, along = made
     of = np.array([limits.constraint(i) for i in range(len(limits.names))])
     for name in sorted(set(of[np.isfinite(limits.when)])):
         own = np.flatnonzero(of == name)
-        value, when = every[own], np.pad(limits.when[own], 1, mode="edge")
+        value, when = every[own], limits.when[own]
         size = float(np.max(np.abs(value)))
         for side, limit in ((1.0, limits.high[own]), (-1.0, limits.low[own])):
             slack = np.pad(side * (limit - value), 1, constant_values=np.inf)
             is_least = (slack[1:-1] <= slack[:-2]) & (slack[1:-1] < slack[2:])
-            for j in np.flatnonzero(is_least) + 1:
-                time = _vertex(when[j - 1 : j + 2], slack[j - 1 : j + 2])
-                yield Approach(int(own[j - 1]), side, float(slack[j]), size, time)
+            for j in np.flatnonzero(is_least).tolist():
+                near, weights, time = [j], np.ones(1), float(when[j])
+                if 0 < j < len(own) - 1 and when[j - 1] < when[j] < when[j + 1]:
+                    near = [j - 1, j, j + 1]
+                    time = _vertex(when[near], side * (limit - value)[near])
+                    weights = _weights(when[near], time)
+                least = float(weights @ slack[1:-1][near])
+                gradient = side * weights @ along[own[near]]
+                yield Approach(int(own[j]), least, size, time, gradient)
 
 
 def _vertex(t: FloatArray, value: FloatArray) -> float:
-    """The time of the least value of a parabola through three points; the middle at an end."""
-    if not (np.isfinite(value).all() and t[0] < t[1] < t[2]):
-        return float(t[1])
-    before, after = (value[1] - value[0]) / (t[1] - t[0]), (value[2] - value[1]) / (t[2] - t[1])
+    """The time of the least value of a parabola through three points (3,) around it."""
+    before, after = np.diff(value) / np.diff(t)
     bend = (after - before) / (t[2] - t[0])
-    if not bend > 0:
+    if not (np.isfinite(bend) and bend > 0):
         return float(t[1])
     return float(np.clip(0.5 * (t[0] + t[1] - before / bend), t[0], t[2]))
+
+
+def _weights(t: FloatArray, at: float) -> FloatArray:
+    """(3,) of the values at three times in the parabola through them, at another time."""
+    a, b, c = t
+    return np.array([
+        (at - b) * (at - c) / ((a - b) * (a - c)),
+        (at - a) * (at - c) / ((b - a) * (b - c)),
+        (at - a) * (at - b) / ((c - a) * (c - b)),
+    ])
 
 
 def passed_between(problem: Problem, k: int, x: FloatArray) -> tuple[FloatArray, list[str]]:

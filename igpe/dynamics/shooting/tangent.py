@@ -135,8 +135,7 @@ def _contacts(problem: Problem, x: FloatArray) -> tuple[FloatArray, list[str]]:
         if not fine.instances[k].inequalities or (made := limits_along(fine, k, x)) is None:
             continue
         for one in approaches(made):
-            gradient, near = made.along[one.row], CONTACT * one.size
-            if one.slack <= near < np.linalg.norm(gradient * x):
-                rows.append(one.side * gradient[None])
+            if one.slack <= CONTACT * one.size < np.linalg.norm(one.gradient * x):
+                rows.append(one.gradient[None])
                 names.append(made.limits.names[one.row] + made.limits.of)
     return np.vstack(rows), names
