@@ -80,7 +80,7 @@ from igpe.estimation.further_searches import (
     with_incremental_shooting,
 )
 from igpe.estimation.profiled import with_profiles, with_stop
-from igpe.estimation.relaxation import by_relaxation
+from igpe.estimation.relaxation import UNCONSTRAINED, beside, by_relaxation, from_free
 from igpe.estimation.settings import CandidatePath, Settings, Steps, known_objective
 from igpe.estimation.summary import summarise
 from igpe.problem.problem import Problem, takes_problem
@@ -105,7 +105,6 @@ SLOW = (
     "The result came {:.1f} s after the interrupt, because igpe still had to integrate the model "
     "and to compute errors and tables."
 )
-UNCONSTRAINED = "the optimum without the constraints"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
@@ -174,7 +173,7 @@ def estimate(
 
 def _estimate(
     problem: Problem,
-    further: Mapping[str, float] | None,
+    free: Result | None,
     is_accepted: Callable[[Result], bool],
     *,
     settings: Settings | None,
@@ -185,7 +184,7 @@ def _estimate(
 ) -> Result:
     """The five steps.
 
-    further  values from which step 5 begins too
+    free  the result without constraints, from which step 5 begins too
     is_accepted  whether profiles and a proof of a result are of use
     raises   KeyboardInterrupt if it comes before there is an answer
     """
@@ -203,7 +202,7 @@ def _estimate(
         methods = settings.routes, settings.weights
         algebraic = estimate_algebraic(problem, structure, ladder, *methods)
     with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):
-        started = _complemented(problem, algebraic, settings, backend, further)
+        started = _complemented(problem, algebraic, settings, backend, free)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         reweighted = _reweighted(problem, given, started, settings)
         paths, best = _last(reweighted)
@@ -349,12 +348,14 @@ def _complemented(
     algebraic: Sequence[Algebraic],
     settings: Settings,
     backend: Backend,
-    further: Mapping[str, float] | None,
+    free: Result | None,
 ) -> Complemented:
-    """Every candidate after step 4, and `further`; those that are done, if it was interrupted.
+    """Every candidate after step 4, and `free`; those that are done, if it was interrupted.
 
     raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
+    if free is not None and (near := beside(problem, free, settings)) is not None:
+        return Complemented([from_free(algebraic[0], near)], stopped())
     job = ComplementJob(searched_for(problem), settings.complement)
     try:
         require_going_on()
@@ -369,11 +370,10 @@ def _complemented(
     is_cut = len(paths) < len(algebraic) or paths[-1].complete.status is Status.INTERRUPTED
     if problem.has_spectra and not is_cut:
         paths = [end for path in paths for end in _ends(path)]
-    if further is not None:
-        own = replace(algebraic[0], parameters={}, answers=(), origin=UNCONSTRAINED)
-        values = problem.box.mapping(problem.box.middle) | dict(further)
+    if free is not None:
+        values = problem.box.mapping(problem.box.middle) | free.parameters
         start = Estimate(values, np.nan, Status.NOTHING_TO_DO, UNCONSTRAINED)
-        paths.insert(0, CandidatePath(own, start, start))  # collocation's mesh is for the first
+        paths.insert(0, from_free(algebraic[0], start))  # collocation's mesh is for the first
     return Complemented(paths, is_cut or stopped())
 
 
@@ -458,6 +458,8 @@ def _was_accurate(problem: Problem, paths: Sequence[CandidatePath], settings: Se
     """
     if problem.has_spectra or settings.correction != Settings().correction:
         return False
+    if all(p.algebraic.origin == UNCONSTRAINED for p in paths):
+        return True
     is_whole = not any(path.algebraic.parameters for path in paths)
     return is_whole and searches_everywhere(problem, settings.complement)
 

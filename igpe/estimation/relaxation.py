@@ -6,25 +6,31 @@ of the estimate, igpe searches with the constraints. That search also begins at 
 without them. Bounds of variables over time are such constraints too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+from scipy import special
 
+from igpe.algebraic.step import Algebraic
 from igpe.core.deadline import ended_by, require_going_on
 from igpe.core.errors import EstimationFailed, IgpeError, Unsupported
+from igpe.core.estimates import Estimate
 from igpe.core.markup import bracketed, in_words
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.base import constraints
+from igpe.dynamics.search.engine import Restarts
+from igpe.dynamics.shooting.base import constraints, minimises_squares
 from igpe.dynamics.shooting.limits_of_model import (
     passed_bounds,
     touched_bounds,
     violated,
     within_reach,
 )
+from igpe.dynamics.shooting.multiple_shooting import NOT_KEPT, MultipleShooting
+from igpe.estimation.settings import CandidatePath, Settings
 from igpe.problem.model import bounded_over_time, with_bounds, without_constraints
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
@@ -37,6 +43,10 @@ ACTIVE = (
     "{} Without the constraints, the best fit is at {}. These constraints are violated there, or "
     "close to their limits: {}."
 )
+ONE_SEARCH = (
+    "igpe searched with the constraints only from the optimum without them. Its objective, {:.6g}, "
+    "is lower by {:.3g}, which is less than the errors explain."
+)
 CUT_SHORT = (
     "The call was stopped before igpe could search with the constraints. The estimate does not use "
     "them. These are violated there, or close to their limits: {}."
@@ -44,10 +54,10 @@ CUT_SHORT = (
 FIXED = "All unknowns are fixed, and the values violate these constraints: {}."
 NOWHERE = "igpe found no parameter values within the bounds that satisfy the constraints."
 
-FiveSteps: TypeAlias = Callable[
-    [Problem, Mapping[str, float] | None, Callable[[Result], bool]], Result
-]
-"""(problem, values that step 5 also corrects, or None, whether a result is accepted) -> result."""
+FiveSteps: TypeAlias = Callable[[Problem, Result | None, Callable[[Result], bool]], Result]
+"""(problem, the result without constraints or None, whether a result is accepted) -> result."""
+UNCONSTRAINED = "the optimum without the constraints"
+BESIDE = MultipleShooting(links=(), finer=1, restarts=Restarts(count=0))
 
 
 def by_relaxation(problem: Problem, five_steps: FiveSteps) -> Result:
@@ -85,7 +95,7 @@ def _with_constraints(problem: Problem, five_steps: FiveSteps, free: Result, act
     at = in_words([f"{n} = {v:.6g}" for n, v in free.parameters.items()])
     try:
         require_going_on()
-        return five_steps(problem, free.parameters, _any)
+        return five_steps(problem, free, _any)
     except KeyboardInterrupt:
         actions = CUT_SHORT.format(active), *free.actions
         return replace(free, actions=actions, stopped_by=ended_by())
@@ -93,6 +103,37 @@ def _with_constraints(problem: Problem, five_steps: FiveSteps, free: Result, act
         raise Unsupported(ACTIVE.format(error, at, active)) from error
     except EstimationFailed as error:
         raise EstimationFailed(ACTIVE.format(NOWHERE, at, active), error.status) from error
+
+
+def beside(problem: Problem, free: Result, settings: Settings) -> Estimate | None:
+    """The optimum with constraints next to the one without them, where no other search is needed.
+
+    No optimum with constraints is better than the best without them. If the rise of the objective
+    is what errors explain, a better one would be better by no more than that.
+
+    free     the result without constraints
+    returns  None where this is not so, or not known
+    """
+    is_known = problem.sigma_known and minimises_squares(problem) and not problem.is_correlated
+    fits = free.adequacy is not None and not free.adequacy.lacks
+    is_best = free.status in SEARCHED and fits and not free.other_optima
+    if not (is_known and is_best) or settings.correction != Settings().correction:
+        return None
+    try:
+        found = BESIDE.estimate(problem, problem.box.mapping(problem.box.middle) | free.parameters)
+    except IgpeError:
+        return None
+    rise = special.chdtri(len(problem.box), 1 - settings.confidence)
+    is_kept = found.status is Status.CONVERGED and not any(NOT_KEPT in n for n in found.notes)
+    gap = found.objective - free.objective
+    note = ONE_SEARCH.format(free.objective, gap)
+    return replace(found, notes=(*found.notes, note)) if is_kept and gap <= rise else None
+
+
+def from_free(like: Algebraic, start: Estimate) -> CandidatePath:
+    """The candidate that begins at the result without constraints."""
+    own = replace(like, parameters={}, answers=(), origin=UNCONSTRAINED)
+    return CandidatePath(own, start, start)
 
 
 def _active(problem: Problem, result: Result) -> list[str]:

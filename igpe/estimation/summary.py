@@ -460,7 +460,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     last = dict.fromkeys((*steps.best.notes, *best.corrected.notes))
     if not kept:  # those that matter are named
         last = dict.fromkeys(note for note in last if not note.startswith(ACTIVE))
-    stale = (EXCESS, AT_BOUND, INACCURATE) if best.corrected.status.usable else ()
+    stale = (EXCESS, AT_BOUND, INACCURATE, ACTIVE) if best.corrected.status.usable else ()
     before = dict.fromkeys(
         note
         for note in best.complete.notes

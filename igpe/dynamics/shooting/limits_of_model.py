@@ -199,7 +199,7 @@ def at_more_times(problem: Problem, k: int, *, bounds_too: bool) -> Problem:
     bounds_too  whether bounds of states and algebraic variables are inequalities there
     """
     with suppress(ModelError):
-        times = fine_grid(problem, k)
+        times = np.union1d(fine_grid(problem, k), [*problem.instances[k].time])
         problem = problem.built_at(k, times[times >= problem.experiments[k].start_time])
     if not bounds_too or problem.instances[k].is_relaxed:
         return problem

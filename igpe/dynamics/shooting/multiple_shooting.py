@@ -101,7 +101,8 @@ Unobserved: TypeAlias = Annotated[
     ),
 ]
 EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
-TURNS = 4
+TURNS = 4  # of adding times at which constraints are kept
+NOT_KEPT = "igpe does not enforce these constraints at all times: "
 FINISHING = 1_000_000_000  # work of single shooting (`Residuals.work`); half a minute
 AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 
@@ -189,8 +190,7 @@ class MultipleShooting(Checked):
             if turn < TURNS and not deadline.over:
                 again = once.prepare(finer, profiles)._estimate(estimate.parameters, deadline)
             if again is estimate or not again.status.usable:
-                note = f"igpe does not enforce these constraints at all times: {in_words(lost)}."
-                return replace(estimate, notes=(*estimate.notes, note))
+                return replace(estimate, notes=(*estimate.notes, f"{NOT_KEPT}{in_words(lost)}."))
             reached, trail = (
                 (again.objective, *estimate.reached[1:]),
                 (*estimate.trail, *again.trail),
