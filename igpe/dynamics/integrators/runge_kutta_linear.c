@@ -9,6 +9,7 @@
    diagonals, so that a row waits for no division by a pivot of the one before. */
 
 #define SMALL 8         /* states up to which zeros of dense factors are not looked for */
+#define KEPT 0.1        /* of the largest pivot: then rows stay, so that a state which is and stays 0 does */
 #define CANCELLED 1e-6  /* a pivot relative to what it is the sum of */
 
 #if SPARSE
@@ -133,6 +134,7 @@ HOT static int factorise_densely(Run *r, int s, double factor) {
     int best = j;
     for (int i = j + 1; i < N_X; i++)
       if (fabs(lu[i * N_X + j]) > fabs(lu[best * N_X + j])) best = i;
+    if (fabs(lu[j * N_X + j]) >= KEPT * fabs(lu[best * N_X + j])) best = j;
     int row = order[j];
     order[j] = order[best], order[best] = row;
     if (!(fabs(lu[best * N_X + j]) > 0)) return 0;
