@@ -97,7 +97,7 @@ def beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
     double one to a branch that the bounds exclude.
     """
     y = run.implicit
-    slack = SLACK * np.max(np.abs(y), axis=0, initial=0.0)
+    slack = np.maximum(SLACK * np.max(np.abs(y), axis=0, initial=0.0), CLOSE * ivp.implicit_scale)
     outside = (y < ivp.lower - slack) | (y > ivp.upper + slack)
     if not outside.any():
         return ""

@@ -131,7 +131,7 @@ class TimeSymbols:
     def function(self, expression: Any, slopes: int = 0) -> tuple[Any, ...]:
         """(t, [a, b], q) -> the expression, and its slopes, where u = a + b t."""
         a, b = (ca.SX.sym(n, self.u.numel()) for n in ("a", "b"))
-        found = ca.substitute([ca.SX(expression)], [self.u], [a + b * self.t])
+        found = ca.substitute([ca.SX(expression)], [ca.vec(self.u)], [a + b * self.t])
         for _ in range(slopes):
             found.append(ca.jacobian(found[-1], self.t))
         given = [self.t, ca.vertcat(a, b), self.q]

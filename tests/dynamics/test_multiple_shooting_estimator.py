@@ -274,7 +274,7 @@ def test_active_bounds_of_states_are_told(bounds, active):
     )
     problem = Problem(builder, parameters=["k"], experiments=run)
     found = MultipleShooting(restarts=Restarts(count=0)).estimate(problem, {"k": 1.0})
-    told = [n for n in found.notes if n.startswith("The bounds of A are active; the trajectories")]
+    told = [n for n in found.notes if n.startswith("Active constraints: A >= 0.5 at 3")]
     assert bool(told) is active
     assert (found.parameters["k"] == pytest.approx(0.7, rel=1e-5)) is not active
 

@@ -26,7 +26,14 @@ from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
 from igpe.core.markup import bracketed, in_words
-from igpe.equations.incidence import at_any_order, differentiated, incidence, parts
+from igpe.equations.incidence import (
+    at_any_order,
+    blocks,
+    differentiated,
+    incidence,
+    matching,
+    parts,
+)
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.instant import REFUSALS, Instant, Pretended, plain, reason, said
 from igpe.equations.reading.pieces import Joined, Roles, alike, explored, mentions, places
@@ -178,6 +185,8 @@ class _Reading:
             _refuse_unsolvable(self.read, self.instance)
             names, residual = self.read.equations, self.read.residual
             self.derivatives = differentiated(names, residual, self.symbols)
+        else:
+            _refuse_dependent(self.read)
 
     def system(self, experiment: Experiment) -> System:
         """The equations as one of the experiments uses them."""
@@ -318,6 +327,34 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         * has_space
         + f" The model skips {in_words(gaps)}." * bool(free and gaps)
     )
+
+
+def _refuse_dependent(system: System) -> None:
+    """Refuse linear equations of which one follows from others, or contradicts them.
+
+    Incidence does not see that: each block is looked at where all quantities are random.
+    """
+    pattern = incidence(system.residual, system.unknowns)
+    pairs = matching(pattern)
+    rng = np.random.default_rng(0)
+    for block in blocks(pattern, [*pairs], [*pairs.values()]):
+        equations = stack(system.residual[r] for r in block.rows)
+        own = stack(system.unknowns[c] for c in block.columns)
+        if len(block.rows) == 1 or any(ca.which_depends(equations, own, 2)):
+            continue
+        by = ca.jacobian(equations, own)
+        there = ca.symvar(by)
+        matrix = ca.Function("matrix", [stack(there)], [ca.densify(by)])
+        at = (matrix(rng.uniform(0.5, 1.5, len(there))).full() for _ in range(2))
+        if all(np.isfinite(m).all() and np.linalg.matrix_rank(m) < len(m) for m in at):
+            of = [system.equations[r] for r in block.rows]
+            raise ModelError(
+                f"Whatever the values are, the equations {bracketed(of)} do not determine "
+                f"{in_words([system.unknown_names[c] for c in block.columns])}: one equation "
+                "follows from the others, or contradicts them. Remove it, or replace it by an "
+                "equation that is missing. With a grid in space, two equations may contain the "
+                "same difference: choose another scheme (space=...)."
+            )
 
 
 SOME = 0.7  # what all quantities are where a change at one instant is computed
