@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
+from scipy.sparse import coo_matrix
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.equations.incidence import Block, blocks
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
 
@@ -185,18 +187,18 @@ class Eliminated(NamedTuple):
     integers: int
 
 
-def blocks_of(g_z: Any) -> list[tuple[list[int], list[int]]] | None:
+def blocks_of(g_z: Any) -> list[Block] | None:
     """Equations and variables of each diagonal block, those first that others need.
 
     g_z  a sparsity (n_z, n_z), equations by variables
     None where it is structurally singular, or where a block is too large
     """
-    n, rows, columns, row_begins, column_begins, *_ = g_z.btf()
-    square = list(row_begins) == list(column_begins) and ca.sprank(g_z) == g_z.size1()
-    if not square or np.diff(row_begins).max() > LARGEST_BLOCK:
+    rows, columns = (np.array(index, dtype=int) for index in g_z.get_triplet())
+    if ca.sprank(g_z) < g_z.size1():
         return None
-    ends = [slice(row_begins[k], row_begins[k + 1]) for k in range(n)]
-    return [(list(rows[own]), list(columns[own])) for own in ends]
+    pattern = coo_matrix((np.ones(len(rows)), (rows, columns)), g_z.shape)
+    made = blocks(pattern, range(g_z.size1()), range(g_z.size1()))
+    return made if max(len(block.rows) for block in made) <= LARGEST_BLOCK else None
 
 
 def eliminated(
@@ -211,15 +213,15 @@ def eliminated(
     by_x, by_q  their Jacobians, transposed: (n_x + n_z, n_h + n_z), (n_q, n_h + n_z)
     """
     n_x, n_q, n_h = by_x.size1() - n_z, by_q.size1(), by_x.size2() - n_z
-    blocks = blocks_of(ca.DM(by_x.sparsity(), 1.0)[n_x:, n_h:].sparsity().T)
-    if blocks is None:
+    made = blocks_of(ca.DM(by_x.sparsity(), 1.0)[n_x:, n_h:].sparsity().T)
+    if made is None:
         return None
-    table = _Table(n_x, n_h, blocks)
+    table = _Table(n_x, n_h, made)
     table.add(by_x, 0, 0)
     table.add(by_q, n_x, by_x.nnz())
     table.close()
     entries, (work, iwork) = by_x.nnz() + by_q.nnz(), memory
-    sizes = [n_x, n_q, n_z, n_h, len(blocks), entries, by_x.nnz(), work, iwork]
+    sizes = [n_x, n_q, n_z, n_h, len(made), entries, by_x.nnz(), work, iwork]
     reals = work + entries + table.lu_at[-1] + table.by_at[-1] + 2 * n_x + n_q + 3 * n_z + n_h
     return Eliminated(
         table.text(name, sizes),
@@ -240,7 +242,7 @@ def _pattern(size: int, columns: list[list[int]]) -> Any:
 class _Table:
     """Places of all entries, row by row: the equations in the order of the blocks, then h."""
 
-    def __init__(self, n_x: int, n_h: int, made: list[tuple[list[int], list[int]]]) -> None:
+    def __init__(self, n_x: int, n_h: int, made: list[Block]) -> None:
         self.n_x, self.n_h = n_x, n_h
         self.equation = [k for rows, _ in made for k in rows]
         self.variable = [k for _, columns in made for k in columns]
