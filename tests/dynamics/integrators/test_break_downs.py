@@ -239,9 +239,7 @@ def test_algebraic_equations_with_one_difference_are_refused_before_a_search(rig
         return m
 
     problem = igpe.Problem(model, parameters=["k"], experiments=given.experiments)
-    with pytest.raises(
-        ModelError, match=r"equations \['one', 'two'\] do not determine a, b: one"
-    ):
+    with pytest.raises(ModelError, match=r"equations \['one', 'two'\] do not determine a, b: one"):
         igpe.estimate(problem)
 
 
