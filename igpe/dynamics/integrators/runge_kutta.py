@@ -185,8 +185,8 @@ def _numbers(shots: Shots) -> tuple[FloatArray, ...]:
 
 def _singular(ivp: InitialValueProblem) -> int:
     """How many operations of the formulas may have no finite value."""
-    columns = [ca.densify(e) for e in (ivp.f, ivp.measured)]
-    function = ca.Function("all", [ivp.t, ivp.x, ivp.u, ivp.q], columns)
+    columns = [ca.densify(e) for e in (ivp.f, ivp.g, ivp.measured)]
+    function = ca.Function("all", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], columns)
     return sum(name in SINGULAR for name in operation_names(function))
 
 

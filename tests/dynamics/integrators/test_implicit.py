@@ -16,6 +16,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.runge_kutta_source import written
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.equations.compiled import compiled
 
 pytestmark = needs_compiler
 EXACT, CLOSE = Sundials(rtol=1e-11, atol=1e-13), RungeKutta(rtol=1e-10, atol=1e-12)
@@ -49,8 +50,8 @@ def mixed(m):
         return m.y[t] ** 3 + m.y[t] + 0.1 * m.b[t] * m.z[t] ** 2 == m.u[t] + 0.5 * m.a[t]
 
 
-def moved(algebraic, inputs=()):
-    """a and b move by y and z, which two equations give; u jumps, or is 1."""
+def moved(algebraic, *inputs):
+    """a and b move by y and z, which two equations give; u jumps, or is 1; a run for each input."""
 
     def build(times):
         m = over_time(times, "a b", "y z", k=(0.01, 10), p=(0.01, 10))
@@ -61,8 +62,9 @@ def moved(algebraic, inputs=()):
         return m
 
     table = pd.DataFrame({"time": TIMES, "b": 0.0, "y": 0.0, "z": 0.0})
-    run = igpe.Experiment(table, start={"a": 2.0, "b": 0.0}, inputs=dict(inputs), sigma=0.1)
-    return igpe.Problem(build, parameters=["k", "p"], experiments=run)
+    start = {"a": 2.0, "b": 0.0}
+    runs = [igpe.Experiment(table, start=start, inputs=i, sigma=0.1) for i in inputs or ({},)]
+    return igpe.Problem(build, parameters=["k", "p"], experiments=runs)
 
 
 JUMPING = {"u": igpe.step_input([0, 2.1], [1.0, 0.3])}
@@ -141,6 +143,23 @@ def test_starts_without_consistent_values_are_named():
 
     found = Automatic().simulation(posed(moved(without)), TIMES, sensitivities=True).run(Q)
     assert "No consistent values of the algebraic variables were found at t = 0" in found.reason
+
+
+def test_an_experiment_without_consistent_values_beside_another_one():
+    """Experiments share compiled formulas; the second has no root within the bounds."""
+
+    def bounded(m):
+        m.first = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] + m.y[t] ** 3 == m.u[t] * m.a[t])
+        m.second = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] == m.y[t] * m.p)
+        m.y.setlb(0.1)
+
+    read = compiled(moved(bounded, {"u": 1.0}, {"u": 0.0}))
+    first, second = (
+        Automatic().simulation(read.initial_value_problem(k), TIMES, sensitivities=True).run(Q)
+        for k in range(2)
+    )
+    assert first.status is Status.CONVERGED
+    assert "No consistent values" in second.reason
 
 
 def test_blocks_that_are_too_large_are_left_to_idas(monkeypatch):
