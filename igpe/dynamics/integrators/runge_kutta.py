@@ -38,7 +38,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import Cut, cut
-from igpe.dynamics.integrators.formulas import SharedFormula
+from igpe.dynamics.integrators.formulas import ImplicitUnits, SharedFormula
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
     NO_START,
@@ -155,6 +155,8 @@ class RungeKutta(Integrator):
         structs = [ToldStruct.of(of[one], library, one.numbers) for one in told]
         sizes = {"size": ivp.scale, "nearest": some.ivp.unknown_scale}
         sizes["most"] = self.most(ivp) * ivp.scale
+        units = ImplicitUnits.of(ivp)
+        sizes |= {"lower": units.there(ivp.lower), "upper": units.there(ivp.upper)}
         sizes = {name: np.ascontiguousarray(v, dtype=float) for name, v in sizes.items()}
         room = np.array([one.room for one in structs], dtype=np.int64).max(axis=0)
         first = ModelStruct.of(model, slopes, slope.numbers)

@@ -70,6 +70,7 @@ typedef struct {
   const double *size;       /* (N_X) of the states */
   const double *most;       /* (N_X) how large each may be */
   const double *nearest;    /* (unknowns) one nearer to 0 counts as so large */
+  const double *lower, *upper; /* (implicit) where implicit variables must lie as a piece begins */
   const Model *model;
   const Told *told;
   const long long *room;    /* entries of h_x and h_q, size, reals and integers: the most of told and breaks */

@@ -53,7 +53,7 @@ class PlanStruct(ctypes.Structure):
 
     _fields_ = _fields(
         "intervals:integer first edges inputs until breaks rows times row_inputs size most "
-        "nearest model told room rtol:real atol:real slack:real max_steps:integer "
+        "nearest lower upper model told room rtol:real atol:real slack:real max_steps:integer "
         "most_steps:integer pair:integer stopped:function"
     )
 

@@ -243,6 +243,30 @@ def test_algebraic_equations_with_one_difference_are_refused_before_a_search(rig
         igpe.estimate(problem)
 
 
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda m, t: m.a[t] == 1e-17 * m.b[t],  # two resistances in series
+        lambda m, t: m.b[t] + pyo.Expr_if(m.x[t] <= 9.0, 1e17, -1e17) * m.a[t] == 0,
+    ],
+)
+def test_equations_of_any_units_and_branches_that_are_never_taken_are_independent(second):
+    given = one_state(lambda m, t: -m.k * m.x[t], start=100.0)
+
+    def model(times):
+        m = given.model(times)
+        m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
+        m.one = pyo.Constraint(m.t, rule=lambda m, t: m.a[t] == m.x[t] - 1e-17 * m.b[t])
+        m.two = pyo.Constraint(m.t, rule=second)
+        del m.rate
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -2 * m.k * m.a[t])
+        return m
+
+    problem = igpe.Problem(model, parameters=["k"], experiments=given.experiments)
+    found = igpe.simulate(problem, {"k": 1.0}, [1.0])
+    assert found["x"].to_numpy() == pytest.approx([100 * np.exp(-1)], rel=1e-6)
+
+
 @every_method
 def test_a_start_that_is_no_number(method):
     problem = one_state(lambda m, t: -m.k * m.x[t], start=Unknown(0, 5))

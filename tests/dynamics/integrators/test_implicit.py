@@ -145,6 +145,27 @@ def test_starts_without_consistent_values_are_named():
     assert "No consistent values of the algebraic variables were found at t = 0" in found.reason
 
 
+@pytest.mark.parametrize("after", [20.0, -20.0])
+def test_after_a_jump_of_an_input_the_root_lies_within_the_bounds(after):
+    """Of three roots the one between 2 and 5; Newton's method alone goes on to another one."""
+
+    def three(m):
+        @m.Constraint(m.t)
+        def first(m, t):
+            return (m.y[t] - 1) * (m.y[t] - 3) * (m.y[t] - 6) == m.u[t] * (m.y[t] - 4)
+
+        @m.Constraint(m.t)
+        def second(m, t):
+            return m.z[t] + 0.1 * m.z[t] ** 3 == 1 + m.y[t] ** 2 + 0.1 * m.p * m.a[t]
+
+        m.y.setlb(2), m.y.setub(5)
+
+    ivp = posed(moved(three, {"u": igpe.step_input([0, 2.1], [0.0, after])}))
+    one, other = (m.simulation(ivp, TIMES, sensitivities=True).run(Q) for m in (Automatic(), EXACT))
+    assert 2 < one.implicit[-1, 0] < 5
+    agree(one, other, ("states", "implicit", "measured", "by_unknown", "measured_by_unknown"))
+
+
 def test_an_experiment_without_consistent_values_beside_another_one():
     """Experiments share compiled formulas; the second has no root within the bounds."""
 
