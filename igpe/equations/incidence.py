@@ -22,7 +22,7 @@ import casadi as ca
 import numpy as np
 from scipy.sparse import coo_matrix, csc_array, hstack
 
-from igpe.core.arrays import IntArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import ModelError
 from igpe.equations.operations import in_words, operation_names
 from igpe.equations.symbols import Symbols, stack
@@ -110,6 +110,44 @@ def matching(pattern: coo_matrix) -> dict[int, int]:
     """A largest matching, row -> column."""
     rows, columns, coarse_rows, _, _ = _decomposed(pattern)
     return dict(sorted(zip(rows[coarse_rows[1] :].tolist(), columns.tolist(), strict=False)))
+
+
+CONDITIONS = {"LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"}
+CONDITIONS |= {"FMIN", "FMAX", "FABS", "SIGN"}
+"""Operations that choose between formulas."""
+
+
+def dependent(residual: Any, unknowns: Any) -> Block | None:
+    """A linear block of which one equation follows from others, or contradicts them.
+
+    Incidence does not see that: each block is looked at where all quantities are random. Blocks
+    with conditions are left out, as random values may see a branch that the model never takes.
+    """
+    pattern = incidence(residual, unknowns)
+    pairs = matching(pattern)
+    rng = np.random.default_rng(0)
+    for block in blocks(pattern, [*pairs], [*pairs.values()]):
+        equations = stack(residual[r] for r in block.rows)
+        own = stack(unknowns[c] for c in block.columns)
+        if len(block.rows) == 1 or any(ca.which_depends(equations, own, 2)):
+            continue
+        by = ca.jacobian(equations, own)
+        there = ca.symvar(by)
+        matrix = ca.Function("matrix", [stack(there)], [ca.densify(by)])
+        if CONDITIONS & {*operation_names(matrix)}:
+            continue
+        at = [matrix(rng.uniform(0.5, 1.5, len(there))).full() for _ in range(2)]
+        if all(np.isfinite(m).all() and _is_singular(m) for m in at):
+            return block
+    return None
+
+
+def _is_singular(matrix: FloatArray) -> bool:
+    """Whether a matrix is, whatever the units of its rows and columns are."""
+    for axis in (0, 1):
+        size = np.abs(matrix).max(axis=axis, keepdims=True)
+        matrix = matrix / np.where(size > 0, size, 1.0)
+    return bool(np.linalg.matrix_rank(matrix) < len(matrix))
 
 
 def _decomposed(pattern: Any) -> tuple[IntArray, IntArray, list[int], list[int], list[int]]:

@@ -24,18 +24,15 @@ from pyomo.core.expr.relational_expr import EqualityExpression
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet
 
-from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 from igpe.core.markup import bracketed, in_words
 from igpe.equations.incidence import (
     at_any_order,
-    blocks,
+    dependent,
     differentiated,
     incidence,
-    matching,
     parts,
 )
-from igpe.equations.operations import operation_names
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.instant import REFUSALS, Instant, Pretended, plain, reason, said
 from igpe.equations.reading.pieces import Joined, Roles, alike, explored, mentions, places
@@ -332,58 +329,19 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
 
 
 def _refuse_dependent(system: System) -> None:
-    """Refuse linear equations of which one follows from others, or contradicts them.
-
-    Incidence does not see that: each block is looked at where all quantities are random. Blocks
-    with conditions are left out, as random values may see a branch that the model never takes.
-    """
-    pattern = incidence(system.residual, system.unknowns)
-    pairs = matching(pattern)
-    rng = np.random.default_rng(0)
-    for block in blocks(pattern, [*pairs], [*pairs.values()]):
-        equations = stack(system.residual[r] for r in block.rows)
-        own = stack(system.unknowns[c] for c in block.columns)
-        if len(block.rows) == 1 or any(ca.which_depends(equations, own, 2)):
-            continue
-        by = ca.jacobian(equations, own)
-        there = ca.symvar(by)
-        matrix = ca.Function("matrix", [stack(there)], [ca.densify(by)])
-        if CONDITIONS & {*operation_names(matrix)}:
-            continue
-        at = [matrix(rng.uniform(0.5, 1.5, len(there))).full() for _ in range(2)]
-        if all(np.isfinite(m).all() and _is_singular(m) for m in at):
-            of = [system.equations[r] for r in block.rows]
-            raise ModelError(
-                f"Whatever the values are, the equations {bracketed(of)} do not determine "
-                f"{in_words([system.unknown_names[c] for c in block.columns])}: one equation "
-                "follows from the others, or contradicts them. Remove it, or replace it by an "
-                "equation that is missing. With a grid in space, two equations may contain the "
-                "same difference: choose another scheme (space=...)."
-            )
+    """Refuse linear equations of which one follows from others, or contradicts them."""
+    block = dependent(system.residual, system.unknowns)
+    if block is not None:
+        of = [system.equations[r] for r in block.rows]
+        raise ModelError(
+            f"Whatever the values are, the equations {bracketed(of)} do not determine "
+            f"{in_words([system.unknown_names[c] for c in block.columns])}: one equation "
+            "follows from the others, or contradicts them. Remove it, or replace it by an "
+            "equation that is missing. With a grid in space, two equations may contain the "
+            "same difference: choose another scheme (space=...)."
+        )
 
 
-def _is_singular(matrix: FloatArray) -> bool:
-    """Whether a matrix is, whatever the units of its rows and columns are."""
-    for axis in (0, 1):
-        size = np.abs(matrix).max(axis=axis, keepdims=True)
-        matrix = matrix / np.where(size > 0, size, 1.0)
-    return bool(np.linalg.matrix_rank(matrix) < len(matrix))
-
-
-CONDITIONS = {
-    "LT",
-    "LE",
-    "EQ",
-    "NE",
-    "NOT",
-    "AND",
-    "OR",
-    "IF_ELSE_ZERO",
-    "FMIN",
-    "FMAX",
-    "FABS",
-    "SIGN",
-}
 SOME = 0.7  # what all quantities are where a change at one instant is computed
 PRETENDED = 199  # times at which a rule that computes outside Pyomo is asked
 
