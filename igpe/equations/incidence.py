@@ -112,16 +112,11 @@ def matching(pattern: coo_matrix) -> dict[int, int]:
     return dict(sorted(zip(rows[coarse_rows[1] :].tolist(), columns.tolist(), strict=False)))
 
 
-CONDITIONS = {"LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO"}
-CONDITIONS |= {"FMIN", "FMAX", "FABS", "SIGN"}
-"""Operations that choose between formulas."""
-
-
 def dependent(residual: Any, unknowns: Any) -> Block | None:
     """A linear block of which one equation follows from others, or contradicts them.
 
     Incidence does not see that: each block is looked at where all quantities are random. Blocks
-    with conditions are left out, as random values may see a branch that the model never takes.
+    that jump are left out, as random values may see a branch that the model never takes.
     """
     pattern = incidence(residual, unknowns)
     pairs = matching(pattern)
@@ -134,7 +129,7 @@ def dependent(residual: Any, unknowns: Any) -> Block | None:
         by = ca.jacobian(equations, own)
         there = ca.symvar(by)
         matrix = ca.Function("matrix", [stack(there)], [ca.densify(by)])
-        if CONDITIONS & {*operation_names(matrix)}:
+        if ABRUPT & {*operation_names(matrix)}:
             continue
         at = [matrix(rng.uniform(0.5, 1.5, len(there))).full() for _ in range(2)]
         if all(np.isfinite(m).all() and _is_singular(m) for m in at):

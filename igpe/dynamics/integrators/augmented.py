@@ -23,7 +23,8 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.formulas import ImplicitUnits
+from igpe.dynamics.integrators.cut import Cut
+from igpe.dynamics.integrators.formulas import SLACK, ImplicitUnits
 from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
 from igpe.equations.elimination import AtPoint, InPlace
 from igpe.equations.initial_value import InitialValueProblem
@@ -161,7 +162,6 @@ def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
 PLAIN_GUESSES = (1.0, 1e-2, 1e2, 0.0, -1.0)
 SHARES = (0.5, 0.9, 0.1, 0.99, 0.01)  # of the way from the lower to the upper bound
 TOLERANCE = 1e-10  # last step of a variable, relative to its size
-SLACK = 1e-6  # how far beyond a bound a root may lie, relative to its size
 ITERATIONS, HALVINGS = 100, 12
 
 
@@ -204,21 +204,20 @@ class Consistent:
             self._beyond = y
         return None
 
-    def at_starts(
-        self, starts: FloatArray, q: FloatArray, inputs: FloatArray, times: FloatArray
-    ) -> FloatArray:
-        """(K, n_y) consistent values for a system without sensitivities; NaN if there are none.
+    def at_starts(self, starts: FloatArray, q: FloatArray, pieces: Cut) -> FloatArray:
+        """(K, n_y) consistent values at starts (K, n_x) of intervals; NaN where there are none.
 
-        starts  (K, n_x) in the model's units;  inputs  (K, 2 n_u) a and b there;  times  (K,)
+        For a system without sensitivities.
         """
-        found = np.full((len(starts), self.n_y), np.nan)
+        values = np.full((len(starts), self.n_y), np.nan)
         numbers = np.concatenate([q, np.maximum(np.abs(q), self._ivp.unknown_scale)])
-        rows = np.ones(self.n_y)
+        inputs, rows = pieces.inputs[pieces.first[:-1]], np.ones(self.n_y)
         for k, start in enumerate(np.asarray(starts) / self._ivp.scale):
-            z = self(start, self.guess, np.concatenate([numbers, inputs[k], rows, [times[k], 1.0]]))
+            p = np.concatenate([numbers, inputs[k], rows, [pieces.nodes[k], 1.0]])
+            z = self(start, self.guess, p)
             if z is not None:
-                found[k] = z
-        return found
+                values[k] = z
+        return values
 
     def reason(self, time: float) -> str:
         """Why no consistent values were found at the last call."""

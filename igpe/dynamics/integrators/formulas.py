@@ -139,6 +139,7 @@ def _steps(function: Any) -> Iterator[tuple[int, list[int], list[int], float, di
 
 
 DECADES = 1e3  # ratio of positive bounds from which an implicit variable is a logarithm
+SLACK = 1e-6  # how far beyond a bound a root may lie, relative to its size
 LARGEST_BLOCK = 100  # variables that only a common solution gives: factors of a block are dense
 
 

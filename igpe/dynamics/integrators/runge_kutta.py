@@ -37,7 +37,7 @@ from igpe.dynamics.integrators.base import (
     spread,
 )
 from igpe.dynamics.integrators.compiler import built
-from igpe.dynamics.integrators.cut import Cut, cut
+from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.formulas import ImplicitUnits, SharedFormula
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
@@ -134,11 +134,8 @@ class RungeKutta(Integrator):
         kinds = dict.fromkeys([told[0], *sorted(told[1:], key=lambda one: one.key)])
         outputs = written_told(*kinds, implicit=ivp.y.numel())
         if (length := model.length + sum(one.length for one in outputs)) > LONGEST:
-            why = (
-                f"The equations are too long to compile: they have {length} operations, and the "
-                "limit is "
-            )
-            return Refused(ivp, pieces, f"{why}{LONGEST}.")
+            why = f"The equations are too long to compile: they have {length} operations, and the "
+            return Refused(ivp, pieces, f"{why}limit is {LONGEST}.")
         libraries = []
         for source, name in (
             (driver(FORWARDS, model.sizes["lu_n"] > 0), FORWARDS),
@@ -511,7 +508,7 @@ class RungeKuttaIntervals(Intervals):
         q = np.asarray(q, dtype=float)
         if isinstance(here := self.at(q), str):
             return self.nothing(n_d - before - after + rest, here)
-        near = self._near(starts, q, here.cut) if self.ivp.implicit else None
+        near = self._consistent.at_starts(starts, q, here.cut) if self.ivp.implicit else None
         parts = (starts, near, q[self.needed.places], columns.along, columns.gaps)
         given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
         layout, size = self._layout(n_d, rest, states)
@@ -541,15 +538,19 @@ class RungeKuttaIntervals(Intervals):
                 numbers[3] = np.concatenate([numbers[3], beyond], axis=2)
         self._clock.heard(told[:, 0])
         a, b, c, d, e, f = numbers
-        h, y = np.split(c, [self.ivp.measured.numel()], axis=1)
-        status = tuple(Status.INTEGRATION_BROKE if k else Status.CONVERGED for k in told[:, 0])
-        why = tuple(self._why(*map(float, row)) for row in np.hstack([told[:, :2], reached]))
-        d = d[:, : h.shape[1]]
-        return Shots(a, b, h, d, e, f, status, why, told[:, 2:], implicit=y)
+        shots = Shots(a, b, c, d, e, f, *self._ended(told, reached), told[:, 2:])
+        if not self.ivp.implicit:
+            return shots
+        n_h = self.ivp.measured.numel()  # implicit variables stand behind what is measured
+        return replace(shots, measured=c[:, :n_h], measured_by=d[:, :n_h], implicit=c[:, n_h:])
 
-    def _near(self, starts: FloatArray, q: FloatArray, pieces: Cut) -> FloatArray:
-        inputs = pieces.inputs[pieces.first[:-1]]
-        return self._consistent.at_starts(starts, q, inputs, pieces.nodes)
+    def _ended(self, told: IntArray, end: FloatArray) -> tuple[tuple[Status, ...], tuple[str, ...]]:
+        """How intervals ended, and why they broke down."""
+        status, reasons = [Status.CONVERGED] * len(told), [""] * len(told)
+        for k in told[:, 0].nonzero()[0]:
+            status[k] = Status.INTEGRATION_BROKE
+            reasons[k] = self._why(int(told[k, 0]), float(end[k, 0]), int(told[k, 1]))
+        return tuple(status), tuple(reasons)
 
     @cached_property
     def _consistent(self) -> Consistent:
@@ -574,16 +575,14 @@ class RungeKuttaIntervals(Intervals):
             self._layouts[key] = layout, ends[-1]
         return self._layouts[key]
 
-    def _why(self, ended: float, state: float, reached: float) -> str:
+    def _why(self, ended: int, reached: float, state: int) -> str:
         """Why the C code ended an interval, in the order of its enumeration."""
-        if not ended:
-            return ""
         when, method = at(reached), self.method
         interrupted = f"The integration was interrupted {when}."
         return (
             "",
             method.out_of_steps(when),
-            method.too_large(self.ivp.states[int(state) - 1], when),
+            method.too_large(self.ivp.states[state - 1], when),
             no_number(when),
             f"The step size became too small {when}.",
             "There was not enough memory for the integration.",
@@ -591,7 +590,7 @@ class RungeKuttaIntervals(Intervals):
             "The integration failed in an earlier interval.",
             method.too_late(when) if self._clock.late else interrupted,
             NOT_FINITE.format(when),
-        )[int(ended)]
+        )[ended]
 
     @cached_property
     def _plan(self) -> PlanStruct:

@@ -26,7 +26,6 @@ static double first_step(Run *r, double t, double span, double order) {
   return (h < 1 ? h : 1) * span;
 }
 
-#define BESIDE 1e-6 /* so far beyond a bound an implicit variable may lie, as in `augmented.py` */
 #define LISTEN 256 /* steps between questions whether to stop, which cost some microseconds */
 
 /* What an interval has come to. */
@@ -124,7 +123,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
   r->at_x = r->lanes && !r->few;
   copy(r->near_x, r->near, nearby(r->model));
   for (int i = 0; i < r->model->implicit; i++) { /* inputs may have jumped to where another root is meant */
-    const double z = r->near[i], slack = BESIDE * (fabs(z) > 1 ? fabs(z) : 1);
+    const double z = r->near[i], slack = SLACK * (fabs(z) > 1 ? fabs(z) : 1);
     if (z < p->lower[i] - slack || z > p->upper[i] + slack) return NO_NUMBER;
   }
   if (!c->h) c->h = first_step(r, c->t, end - c->t, c->implicit ? 4 : 5);

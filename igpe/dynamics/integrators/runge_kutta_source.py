@@ -29,6 +29,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.formulas import (
+    SLACK,
     ImplicitUnits,
     SharedFormula,
     eliminated,
@@ -325,7 +326,7 @@ MOST_WRITTEN = 100  # texts that a process keeps
 @cache
 def driver(function: str, is_sparse: bool) -> str:
     """The source of one of the functions in `DRIVER`, with or without sparse factors."""
-    lines = [f"#define STAGES {STAGES}", f"#define SPARSE {is_sparse:d}"]
+    lines = [f"#define STAGES {STAGES}", f"#define SPARSE {is_sparse:d}", f"#define SLACK {SLACK}"]
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
     return "\n".join([*lines, *(part.read_text() for part in DRIVER[function])])
 

@@ -26,13 +26,7 @@ from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
 from igpe.core.markup import bracketed, in_words
-from igpe.equations.incidence import (
-    at_any_order,
-    dependent,
-    differentiated,
-    incidence,
-    parts,
-)
+from igpe.equations.incidence import at_any_order, dependent, differentiated, incidence, parts
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.instant import REFUSALS, Instant, Pretended, plain, reason, said
 from igpe.equations.reading.pieces import Joined, Roles, alike, explored, mentions, places
