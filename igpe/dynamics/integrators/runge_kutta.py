@@ -53,15 +53,15 @@ from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
     BatchStruct,
     CompiledModel,
+    MapStruct,
     ModelStruct,
     PlanStruct,
     Sweep,
     Tape,
-    ToldStruct,
     driver,
     model_formulas,
     written,
-    written_told,
+    written_maps,
 )
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
@@ -113,9 +113,9 @@ class RungeKutta(Integrator):
         if not self.carries_out(ivp):
             return switched(self, ivp, nodes, times)
         if ivp.shared is not None:
-            found = self._prepared(ivp.shared, nodes, times)
-            if isinstance(found, RungeKuttaIntervals):
-                return replace(found, alone=replace(ivp, shared=None))
+            shared = self._prepared(ivp.shared, nodes, times)
+            if isinstance(shared, RungeKuttaIntervals):
+                return replace(shared, alone=replace(ivp, shared=None))
         return self._prepared(ivp, nodes, times)
 
     def carries_out(self, ivp: InitialValueProblem) -> bool:
@@ -127,12 +127,12 @@ class RungeKutta(Integrator):
         self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
     ) -> Intervals:
         pieces = cut(ivp, nodes, times, jumps=True)
-        some, (slope, *told) = _formulas(ivp)
+        some, (slope, *maps) = _formulas(ivp)
         model = written(slope, ivp.y.numel())
         if model is None:
             return refused_implicit(self, ivp, pieces)
-        kinds = dict.fromkeys([told[0], *sorted(told[1:], key=lambda one: one.key)])
-        outputs = written_told(*kinds, implicit=ivp.y.numel())
+        kinds = dict.fromkeys([maps[0], *sorted(maps[1:], key=lambda one: one.key)])
+        outputs = written_maps(*kinds, implicit=ivp.y.numel())
         if (length := model.length + sum(one.length for one in outputs)) > LONGEST:
             why = f"The equations are too long to compile: they have {length} operations, and the "
             return Refused(ivp, pieces, f"{why}limit is {LONGEST}.")
@@ -140,7 +140,7 @@ class RungeKutta(Integrator):
         for source, name in (
             (driver(FORWARDS, model.sizes["lu_n"] > 0), FORWARDS),
             (model.source, "igpe_slopes"),
-            (outputs[0].source, "igpe_told0s"),
+            (outputs[0].source, "igpe_map0s"),
         ):
             library, why = built(source, name)
             if library is None:
@@ -149,7 +149,7 @@ class RungeKutta(Integrator):
         runs, slopes, library = libraries
         runs.igpe_intervals.argtypes = [ctypes.c_void_p] * 2
         of = dict(zip(kinds, outputs, strict=True))
-        structs = [ToldStruct.of(of[one], library, one.numbers) for one in told]
+        structs = [MapStruct.of(of[one], library, one.numbers) for one in maps]
         sizes = {"size": ivp.scale, "nearest": some.ivp.unknown_scale}
         sizes["most"] = self.most(ivp) * ivp.scale
         units = ImplicitUnits.of(ivp)
@@ -402,15 +402,15 @@ class RungeKuttaIntervals(Intervals):
         expected = (len(self.cut.times), self.ivp.measured.numel())
         if np.shape(weights) != expected:
             raise ValueError(f"Expected weights of shape {expected}, got {np.shape(weights)}.")
-        told = np.zeros((expected[0], expected[1] + len(self.ivp.implicit)))
-        told[:, : expected[1]] = weights
+        of_outputs = np.zeros((expected[0], expected[1] + len(self.ivp.implicit)))
+        of_outputs[:, : expected[1]] = weights
         q = recorded.q[places]
         by_node, by_q, by_unknown = (
             np.empty((n_k, n_x)),
             np.empty(len(q)),
             np.zeros(recorded.q.size),
         )
-        arrays = [v.ctypes.data for v in (told, by_node, by_q)]
+        arrays = [v.ctypes.data for v in (of_outputs, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
         here = self.at(recorded.q)
         if (
@@ -529,27 +529,29 @@ class RungeKuttaIntervals(Intervals):
         self._clock.until = time.monotonic() + self.method.seconds
         with deferred():  # C code cannot be left by an exception
             self.model.driver.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
-        *numbers, reached, told = views
+        *numbers, reached, outcome = views
         if before or after:
             kept = slice(before, n_d - after)
             beyond = numbers[3][:, :, n_d:]
             numbers[1::2] = [v[:, :, kept] for v in numbers[1::2]]
             if rest:
                 numbers[3] = np.concatenate([numbers[3], beyond], axis=2)
-        self._clock.heard(told[:, 0])
+        self._clock.heard(outcome[:, 0])
         a, b, c, d, e, f = numbers
-        shots = Shots(a, b, c, d, e, f, *self._ended(told, reached), told[:, 2:])
+        shots = Shots(a, b, c, d, e, f, *self._ended(outcome, reached), outcome[:, 2:])
         if not self.ivp.implicit:
             return shots
         n_h = self.ivp.measured.numel()  # implicit variables stand behind what is measured
         return replace(shots, measured=c[:, :n_h], measured_by=d[:, :n_h], implicit=c[:, n_h:])
 
-    def _ended(self, told: IntArray, end: FloatArray) -> tuple[tuple[Status, ...], tuple[str, ...]]:
+    def _ended(
+        self, outcome: IntArray, end: FloatArray
+    ) -> tuple[tuple[Status, ...], tuple[str, ...]]:
         """How intervals ended, and why they broke down."""
-        status, reasons = [Status.CONVERGED] * len(told), [""] * len(told)
-        for k in told[:, 0].nonzero()[0]:
+        status, reasons = [Status.CONVERGED] * len(outcome), [""] * len(outcome)
+        for k in outcome[:, 0].nonzero()[0]:
             status[k] = Status.INTEGRATION_BROKE
-            reasons[k] = self._why(int(told[k, 0]), float(end[k, 0]), int(told[k, 1]))
+            reasons[k] = self._why(int(outcome[k, 0]), float(end[k, 0]), int(outcome[k, 1]))
         return tuple(status), tuple(reasons)
 
     @cached_property

@@ -1,4 +1,4 @@
-/* Fifth part: derivatives of a weighted sum of all that is told, by one sweep back through the steps
+/* Fifth part: derivatives of a weighted sum of all outputs, by one sweep back through the steps
    of a recorded run (discrete adjoints; Hairer, Norsett and Wanner, Solving Ordinary Differential
    Equations I, II.6). They are those of the very steps that were taken, as forward ones are: the same
    Jacobians, transposed. A sweep costs the same whatever the number of unknowns. */
@@ -21,22 +21,22 @@ static void transposed(long n, const int *rows, const int *columns, const double
   for (long i = 0; i < n; i++) add_transposed(i, rows[i], columns[i], m, v, to);
 }
 
-/* to += by the state that was told at time `row`. */
-static void untell(Run *r, const Sweep *s, long long row, double *to) {
+/* to += by the state at time `row`, of which outputs are. */
+static void outputs_back(Run *r, const Sweep *s, long long row, double *to) {
   SIZED(r);
   const Plan *p = r->plan;
-  const Told *told = p->told;
+  const Map *outputs = p->outputs;
   const long n_y = (long)r->model->implicit;
-  const double *w = s->weights + row * told->size, *x = s->tape->states + row * (N_X + n_y);
+  const double *w = s->weights + row * outputs->size, *x = s->tape->states + row * (N_X + n_y);
   const double *inputs = p->row_inputs + row * 2 * r->model->inputs;
-  const double *arg[6] = {p->times + row, x, r->q, inputs, told->numbers, r->near_told};
-  double *res[3] = {r->told_h, r->hx, r->hq};
-  if (n_y) began_near(r->near_told, x + N_X, n_y);
-  told->both(arg, res, r->told_iw, r->told_w, 0);
-  for (long m = 0; m < told->x_entries; m++)
-    add_transposed(m, (long)told->x_row[m], (long)told->x_col[m], r->hx, w, to);
-  for (long m = 0; m < told->q_entries; m++)
-    add_transposed(m, (long)told->q_row[m], (long)told->q_col[m], r->hq, w, s->by_q);
+  const double *arg[6] = {p->times + row, x, r->q, inputs, outputs->numbers, r->near_outputs};
+  double *res[3] = {r->map_h, r->hx, r->hq};
+  if (n_y) began_near(r->near_outputs, x + N_X, n_y);
+  outputs->both(arg, res, r->map_iw, r->map_w, 0);
+  for (long m = 0; m < outputs->x_entries; m++)
+    add_transposed(m, (long)outputs->x_row[m], (long)outputs->x_col[m], r->hx, w, to);
+  for (long m = 0; m < outputs->q_entries; m++)
+    add_transposed(m, (long)outputs->q_row[m], (long)outputs->q_col[m], r->hq, w, s->by_q);
 }
 
 /* Step n: from the derivative by the state where it ends to that by the one where it begins.
@@ -50,18 +50,18 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
   const double *step = s->tape->steps + n * length, t = step[0], h = step[1];
   const long long *kind = s->tape->kinds + 4 * n;
   const int implicit = (int)kind[0], stages = implicit ? KC_STAGES : DP_STAGES;
-  double k[STAGES][N_X], x[N_X], stage[N_X], told[N_X];
+  double k[STAGES][N_X], x[N_X], stage[N_X], by_outputs[N_X];
   memset(k, 0, sizeof k), memset(x, 0, sizeof x);
   r->ab = r->plan->inputs + kind[1] * 2 * m->inputs;
   for (long long row = kind[2]; row < kind[3]; row++) {
     const double share = (r->plan->times[row] - t) / h;
-    memset(told, 0, sizeof told);
-    untell(r, s, row, told);
-    for (int i = 0; i < N_X; i++) x[i] += told[i];
+    memset(by_outputs, 0, sizeof by_outputs);
+    outputs_back(r, s, row, by_outputs);
+    for (int i = 0; i < N_X; i++) x[i] += by_outputs[i];
     for (int j = 0; j < stages; j++) {
       const double *d = implicit ? KC_D[j] : DP_D[j];
       double w = h * share * (d[0] + share * (d[1] + share * (d[2] + share * d[3])));
-      axpy(k[j], w, told, N_X);
+      axpy(k[j], w, by_outputs, N_X);
     }
   }
   for (int j = stages - 1; j >= 0; j--) {
@@ -90,14 +90,14 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
 /* The break where piece i begins: from the derivative by the state after it to that by the one before. */
 static void jump_back(Run *r, const Sweep *s, long long i, double *by_state) {
   SIZED(r);
-  const Told *h = r->plan->breaks[i];
+  const Map *h = r->plan->breaks[i];
   const double *x = s->tape->jumped + i * N_X, t = r->plan->edges[2 * i];
   const double *ab = r->plan->inputs + i * 2 * r->model->inputs;
   const double *arg[5] = {&t, x, r->q, ab, h->numbers};
-  double *res[3] = {r->told_h, r->hx, r->hq};
+  double *res[3] = {r->map_h, r->hx, r->hq};
   double by[N_X + 1], before[N_X]; /* by: of what the break gives, its time last */
   int moves = 0;
-  h->both(arg, res, r->told_iw, r->told_w, 0);
+  h->both(arg, res, r->map_iw, r->map_w, 0);
   memset(before, 0, sizeof before);
   copy(by, by_state, N_X), by[N_X] = 0;
   for (long m = 0; m < h->x_entries; m++)
@@ -106,7 +106,7 @@ static void jump_back(Run *r, const Sweep *s, long long i, double *by_state) {
   if (moves) {
     r->ab = ab - 2 * r->model->inputs, slope_at(r, t, x);
     for (int j = 0; j < N_X; j++) by[N_X] += before[j] * r->f[j];
-    r->ab = ab, slope_at(r, t, r->told_h);
+    r->ab = ab, slope_at(r, t, r->map_h);
     for (int j = 0; j < N_X; j++) by[N_X] -= by_state[j] * r->f[j];
   }
   for (long m = 0; m < h->q_entries; m++)
@@ -126,7 +126,7 @@ int igpe_back(const Plan *p, const Sweep *s) {
   double by_state[N_X];
   int ok = 1;
   memset(by_state, 0, sizeof by_state);
-  for (long j = 0; j < p->told->unknowns; j++) s->by_q[j] = 0;
+  for (long j = 0; j < p->outputs->unknowns; j++) s->by_q[j] = 0;
   for (long long k = p->intervals - 1; ok && k >= 0; k--) {
     const long long *kind = s->tape->kinds;
     long long n = s->tape->first[k + 1] - 1;
@@ -134,7 +134,7 @@ int igpe_back(const Plan *p, const Sweep *s) {
       long long row = i > p->first[k] ? p->until[i - 1] : p->rows[k], end = p->until[i];
       for (; ok && n >= s->tape->first[k] && kind[4 * n + 1] == i; n--)
         ok = step_back(r, s, n, by_state), end = kind[4 * n + 2];
-      for (; row < end; row++) untell(r, s, row, by_state);
+      for (; row < end; row++) outputs_back(r, s, row, by_state);
       if (ok && p->breaks[i]) jump_back(r, s, i, by_state);
     }
     memcpy(s->by_node + k * N_X, by_state, sizeof by_state);

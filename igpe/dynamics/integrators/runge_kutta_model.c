@@ -4,7 +4,7 @@
    f_q D. These stand in panels, rows of eight directions side by side, one for each state, so that all
    that a step does with a panel stays in the cache (`Run`). The driver is the same for all models, and
    compiled once. Functions of a model stand in libraries of its own: `Model` (`runge_kutta_slopes.c`),
-   and `Told`, what is measured and what happens at breaks, as most experiments share slopes alone. The
+   and `Map`, what is measured and what happens at breaks, as most experiments share slopes alone. The
    numbers of the Runge-Kutta pairs (A, E, D of igpe/dynamics/integrators/tableaux.py) stand above this
    text. Sizes (N_X states, N_Q unknowns, N_U inputs) are constants of each function that needs them:
    compilers then know that no loop changes them. */
@@ -55,7 +55,7 @@ typedef struct {
   long long x_entries, q_entries; /* of h_x and h_q, with their rows and columns */
   const long long *x_row, *x_col, *q_row, *q_col;
   long long integers, reals; /* of the functions' memory */
-} Told;
+} Map;
 
 typedef struct {
   long long intervals;
@@ -63,7 +63,7 @@ typedef struct {
   const double *edges;      /* (pieces, 2) where each begins and ends; no input jumps inside */
   const double *inputs;     /* (pieces, 2 N_U) a and b */
   const long long *until;   /* (pieces) first time after those of each */
-  const Told *const *breaks; /* (pieces) what happens where each begins, or 0; see `jump` */
+  const Map *const *breaks; /* (pieces) what happens where each begins, or 0; see `jump` */
   const long long *rows;    /* (intervals + 1) first time of each */
   const double *times;      /* (n_times) */
   const double *row_inputs; /* (n_times, 2 N_U) */
@@ -72,8 +72,8 @@ typedef struct {
   const double *nearest;    /* (unknowns) one nearer to 0 counts as so large */
   const double *lower, *upper; /* (implicit) where implicit variables must lie as a piece begins */
   const Model *model;
-  const Told *told;
-  const long long *room;    /* entries of h_x and h_q, size, reals and integers: the most of told and breaks */
+  const Map *outputs;
+  const long long *room;    /* entries of h_x and h_q, size, reals and integers: the most of outputs and breaks */
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
   long long max_steps, most_steps; /* between outputs or jumps, and between jumps of states */
   long long pair;
@@ -84,10 +84,10 @@ typedef struct {
 typedef struct {
   long long room, count;  /* steps there is room for, and steps there were */
   long long *first;       /* (intervals + 1) first step of each */
-  long long *kinds;       /* (room, 4) implicit or not, piece, first time told in it, and after it */
+  long long *kinds;       /* (room, 4) implicit or not, piece, first time in it, and after it */
   double *steps;          /* (room, 2 + STAGES N_X + implicit) where it begins, its length, where the */
                           /* model's Jacobians of the stages stand; implicit variables where it begins */
-  double *states;         /* (n_times, N_X + implicit) of which was told, with implicit variables */
+  double *states;         /* (n_times, N_X + implicit) at these times, with implicit variables */
   double *jumped;         /* (pieces, N_X) before a jump */
 } Tape;
 
@@ -111,7 +111,7 @@ typedef struct {
   double *states;        /* (n_times, N_X), or 0 where nobody needs them */
   double *states_by;     /* (n_times, N_X, directions) */
   double *reached;       /* (intervals) */
-  long long *told;       /* (intervals, 4): how it ended, state too large, explicit, implicit steps */
+  long long *outcome;      /* (intervals, 4): how it ended, state too large, explicit, implicit steps */
   Tape *tape;            /* 0 where nothing is to be kept */
 } Batch;
 
@@ -131,11 +131,11 @@ typedef struct {
   double *by, *most;      /* rows of q in panels of N_Q rows; how large each direction counts */
   int *moves, *count;     /* for each panel, which rows of q are not 0, and how many; -1: most are */
   double *fx[STAGES], *fq[STAGES]; /* Jacobians at the stages; the first ones where the step begins */
-  double *hx, *hq, *told_h, *told_w;
-  casadi_int *told_iw;
+  double *hx, *hq, *map_h, *map_w;
+  casadi_int *map_iw;
   double *point, *f, *w;  /* a state, its slope, memory of the model's functions */
-  double *near, *near_x, *near_told; /* implicit variables of the last slope, where the step begins, and */
-                          /* of what is told, as `..._implicit.c` needs them */
+  double *near, *near_x, *near_outputs; /* implicit variables of the last slope, where the step begins, and */
+                          /* of the outputs, as `..._implicit.c` needs them */
   double *fast;           /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
@@ -152,23 +152,23 @@ typedef struct {
 static int made_room(Run *r, const Plan *p) {
   const long long *n = p->room;
   r->hx = malloc(sizeof(double) * (size_t)(n[0] + n[1] + n[2] + n[3] + 4));
-  r->told_iw = malloc(sizeof(casadi_int) * (size_t)(n[4] + 1));
-  if (!r->hx || !r->told_iw) return 0;
+  r->map_iw = malloc(sizeof(casadi_int) * (size_t)(n[4] + 1));
+  if (!r->hx || !r->map_iw) return 0;
   r->hq = r->hx + n[0] + 1;
-  r->told_h = r->hq + n[1] + 1;
-  r->told_w = r->told_h + n[2] + 1;
+  r->map_h = r->hq + n[1] + 1;
+  r->map_w = r->map_h + n[2] + 1;
   return 1;
 }
 
 static void freed(Run *r) {
-  if (r) free(r->hx), free(r->told_iw), free(r->memory), free(r->moves);
+  if (r) free(r->hx), free(r->map_iw), free(r->memory), free(r->moves);
   for (int i = 0; r && i < STAGES; i++) free(r->dense[i]);
   free(r);
 }
 
 /* How many unknowns are directions, or may be parts of some. */
 INLINE long moving(const Plan *p, const Batch *b) {
-  return b->rest ? p->model->unknowns : (long)p->told->unknowns;
+  return b->rest ? p->model->unknowns : (long)p->outputs->unknowns;
 }
 
 /* Numbers of implicit variables and where they are. */
@@ -310,18 +310,18 @@ static void unfold(const Run *r, const double *from, double *to) {
 }
 
 /* What is measured at time `row` if the state is x. */
-HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
+HOT static void write_outputs(Run *r, const Batch *b, long long row, const double *x) {
   SIZED(r);
   const int N_U = (int)r->model->inputs;
   const Plan *p = r->plan;
-  const Told *told = p->told;
-  const long n_d = r->directions, n_h = (long)told->size;
-  const long row_length = n_d + (b->rest ? (long)told->unknowns - N_Q : 0);
+  const Map *outputs = p->outputs;
+  const long n_d = r->directions, n_h = (long)outputs->size;
+  const long row_length = n_d + (b->rest ? (long)outputs->unknowns - N_Q : 0);
   const long n_y = (long)r->model->implicit;
   const double *inputs = p->row_inputs + row * 2 * N_U;
-  const double *arg[6] = {p->times + row, x, r->q, inputs, told->numbers, r->near_told};
+  const double *arg[6] = {p->times + row, x, r->q, inputs, outputs->numbers, r->near_outputs};
   double *res[3] = {b->measured + row * n_h, r->hx, r->hq};
-  if (n_y) began_near(r->near_told, r->near, n_y);
+  if (n_y) began_near(r->near_outputs, r->near, n_y);
   double *kept = b->tape ? b->tape->states + row * (N_X + n_y) : 0;
   if (kept) copy(kept, x, N_X), copy(kept + N_X, r->near, n_y);
   if (b->states) {
@@ -329,15 +329,15 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
     unfold(r, x, b->states_by + row * N_X * n_d);
   }
   if (!n_d) {
-    told->plain(arg, res, r->told_iw, r->told_w, 0);
+    outputs->plain(arg, res, r->map_iw, r->map_w, 0);
     return;
   }
-  told->both(arg, res, r->told_iw, r->told_w, 0);
+  outputs->both(arg, res, r->map_iw, r->map_w, 0);
   double *by = b->measured_by + row * n_h * row_length;
   for (long i = 0; i < n_h * row_length; i++) by[i] = 0;
-  for (long m = 0; m < told->q_entries; m++) {
-    const long long col = told->q_col[m];
-    double *out = by + told->q_row[m] * row_length;
+  for (long m = 0; m < outputs->q_entries; m++) {
+    const long long col = outputs->q_col[m];
+    double *out = by + outputs->q_row[m] * row_length;
     if (b->rest && col >= N_Q) out[n_d + col - N_Q] += r->hq[m];
     else if (!r->along) out[N_X + col] += r->hq[m];
     else for (long d = 0; d < n_d; d++) { /* what does not change counts as 0 */
@@ -347,16 +347,16 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   }
   for (long i = 0; i < panels(r); i++) {
     const long w = width(r, i), first = i ? 0 : r->pad;
-    for (long m = 0; m < told->x_entries; m++) {
-      const double *s = x + place(r, i) + told->x_col[m] * w;
-      double *out = by + told->x_row[m] * row_length + direction(r, i, 0);
+    for (long m = 0; m < outputs->x_entries; m++) {
+      const double *s = x + place(r, i) + outputs->x_col[m] * w;
+      double *out = by + outputs->x_row[m] * row_length + direction(r, i, 0);
       for (long l = first; l < w; l++) out[l] += s[l] != 0 ? r->hx[m] * s[l] : 0;
     }
   }
 }
 
 /* Add sign f tau' to the derivatives, f being the slope at x: what a break at a time tau that moves does. */
-static void run_on(Run *r, const Told *h, double t, double sign) {
+static void run_on(Run *r, const Map *h, double t, double sign) {
   SIZED(r);
   slope_at(r, t, r->x);
   for (long p = 0; p < panels(r); p++)
@@ -370,18 +370,18 @@ static void run_on(Run *r, const Told *h, double t, double sign) {
 /* A break at t: the state becomes h, whose last row is the time tau of the break as a function of the
    unknowns. From the slopes before and after it S+ = h_x (S- + f- tau') + h_q - f+ tau', with the new
    inputs ab. 0 if the state is no longer finite. */
-static int jump(Run *r, const Told *h, double t, const double *ab) {
+static int jump(Run *r, const Map *h, double t, const double *ab) {
   SIZED(r);
   const double *arg[5] = {&t, r->x, r->q, ab, h->numbers};
-  double *res[3] = {r->told_h, r->hx, r->hq};
+  double *res[3] = {r->map_h, r->hx, r->hq};
   int moves = 0;
-  (r->lanes ? h->both : h->plain)(arg, res, r->told_iw, r->told_w, 0);
+  (r->lanes ? h->both : h->plain)(arg, res, r->map_iw, r->map_w, 0);
   for (long m = 0; r->lanes && m < h->q_entries; m++) moves |= h->q_row[m] == N_X && r->hq[m] != 0;
   if (moves) run_on(r, h, t, 1);
   r->ab = ab;
   memcpy(r->stage, r->x, sizeof(double) * (size_t)r->N);
   for (long i = r->first; i < r->N; i++) r->x[i] = 0;
-  copy(r->x, r->told_h, N_X);
+  copy(r->x, r->map_h, N_X);
   for (long p = 0; p < panels(r); p++) {
     const long w = width(r, p);
     const double *by = r->by + 8 * N_Q * p, *s = r->stage + place(r, p);
@@ -480,7 +480,7 @@ static size_t placed(Run *r, size_t many) {
   }
   r->point = room(r, &used, n_x), r->f = room(r, &used, n_x), r->fast = room(r, &used, n_x);
   r->seen = room(r, &used, STAGES * n_x), r->w = room(r, &used, (size_t)m->work + 1);
-  double **near[3] = {&r->near, &r->near_x, &r->near_told};
+  double **near[3] = {&r->near, &r->near_x, &r->near_outputs};
   for (int i = 0; i < 3; i++) *near[i] = room(r, &used, (size_t)nearby(m));
   r->iw = (casadi_int *)room(r, &used, (size_t)m->iwork + 1);
   r->by = room(r, &used, (size_t)(m->unknowns * r->lanes)), r->most = room(r, &used, (size_t)r->lanes);

@@ -32,7 +32,7 @@ static double first_step(Run *r, double t, double span, double order) {
 
 typedef struct {
   long long steps, since; /* since the last jump of a state; and since an output, or jump of an input */
-  long long next, told[4];  /* next: the first time not yet told; told: as in Batch */
+  long long next, outcome[4];  /* next: the next time of measurement; outcome: as in Batch */
   double t, h;                    /* h = 0 where nothing is known of the step */
   int implicit;
   int suspect, patience; /* looks at which steps seemed stiff, and how many make for a trial */
@@ -81,12 +81,12 @@ static int seems_stiff(Run *r, Course *c, double t, double h) {
   return 1;
 }
 
-/* A step of h that was taken, and told the times from `told`. */
-static void record(Run *r, Tape *tape, const Course *c, double h, long long told) {
+/* A step of h that was taken, and its times from row `first` on. */
+static void record(Run *r, Tape *tape, const Course *c, double h, long long first) {
   SIZED(r);
   const long long n = tape->count++;
   if (n < tape->room) {
-    const long long kind[4] = {c->implicit, r->piece, told, c->next};
+    const long long kind[4] = {c->implicit, r->piece, first, c->next};
     const long n_y = (long)r->model->implicit;
     double *step = tape->steps + n * (2 + STAGES * N_X + n_y);
     memcpy(tape->kinds + 4 * n, kind, sizeof kind);
@@ -149,17 +149,17 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
         return error < HUGE_VAL ? TOO_SMALL : NO_NUMBER;
       continue;
     }
-    if ((c->told[1] = too_large(r, r->end))) {
+    if ((c->outcome[1] = too_large(r, r->end))) {
       c->t = t;
       return LARGE;
     }
-    const long long told = c->next;
+    const long long first = c->next;
     for (; c->next < rows && p->times[c->next] <= t; c->next++, c->since = 0) {
       between(r, h, (p->times[c->next] - c->t) / h, c->implicit, r->stage);
-      tell(r, b, c->next, r->stage);
+      write_outputs(r, b, c->next, r->stage);
     }
-    if (b->tape) record(r, b->tape, c, h, told);
-    c->told[2 + c->implicit]++;
+    if (b->tape) record(r, b->tape, c, h, first);
+    c->outcome[2 + c->implicit]++;
     c->t = t;
     copy(r->near_x, r->near, nearby(r->model));
     advance(r, c->implicit);
@@ -169,7 +169,7 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
     c->h = ends && next < c->h ? c->h : next; /* a step cut by the end says little */
     before = error > 1e-4 ? error : 1e-4;
     rejected = 0;
-    if (!c->implicit && p->pair == BY_STIFFNESS && c->told[2] % EVERY == 0 && end - t > WORTH * h)
+    if (!c->implicit && p->pair == BY_STIFFNESS && c->outcome[2] % EVERY == 0 && end - t > WORTH * h)
       trial = seems_stiff(r, c, t, h);
   }
   return DONE;
@@ -238,7 +238,7 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
     if (b->tape) copy(b->tape->jumped + i * N_X, r->x, N_X);
     if (p->breaks[i] && !jump(r, p->breaks[i], c->t, ab)) return JUMPED;
     r->ab = ab, r->piece = i, c->since = 0;
-    for (; c->next < p->until[i] && p->times[c->next] <= c->t; c->next++) tell(r, b, c->next, r->x);
+    for (; c->next < p->until[i] && p->times[c->next] <= c->t; c->next++) write_outputs(r, b, c->next, r->x);
     int ended = piece(r, b, c, p->edges[2 * i + 1], p->until[i]);
     if (ended != DONE) return ended;
   }
@@ -263,8 +263,8 @@ static void carry(Run *r, const Batch *b, long long k) {
 /* No number at the end of an interval, and at times from `next`. */
 static void nothing(const Plan *p, const Batch *b, long long k, long long next) {
   SIZED(p);
-  const long long n_d = b->directions, n_h = p->told->size, rows[2] = {next, p->rows[k + 1]};
-  const long long width = n_d + (b->rest ? p->told->unknowns - N_Q : 0);
+  const long long n_d = b->directions, n_h = p->outputs->size, rows[2] = {next, p->rows[k + 1]};
+  const long long width = n_d + (b->rest ? p->outputs->unknowns - N_Q : 0);
   for (long long i = k * N_X; i < (k + 1) * N_X; i++) b->ends[i] = NAN;
   for (long long i = k * N_X * n_d; i < (k + 1) * N_X * n_d; i++) b->ends_by[i] = NAN;
   for (long long i = rows[0] * n_h; i < rows[1] * n_h; i++) b->measured[i] = NAN;
@@ -283,11 +283,11 @@ int igpe_intervals(const Plan *p, const Batch *b) {
   for (long long k = 0; k < p->intervals; k++) {
     Course c = {0, 0, p->rows[k], {MEMORY}, p->edges[2 * p->first[k]], 0, 0, 0, 0};
     if (b->tape) b->tape->first[k] = b->tape->count;
-    if (ok) c.told[0] = broken ? BEFORE : interval(r, b, &c, k);
-    if (c.told[0] != DONE) nothing(p, b, k, c.next);
-    broken = b->chained && c.told[0] != DONE;
+    if (ok) c.outcome[0] = broken ? BEFORE : interval(r, b, &c, k);
+    if (c.outcome[0] != DONE) nothing(p, b, k, c.next);
+    broken = b->chained && c.outcome[0] != DONE;
     if (b->chained && !broken && k + 1 < p->intervals) carry(r, b, k);
-    memcpy(b->told + 4 * k, c.told, sizeof c.told);
+    memcpy(b->outcome + 4 * k, c.outcome, sizeof c.outcome);
     b->reached[k] = c.t;
   }
   if (b->tape) b->tape->first[p->intervals] = b->tape->count;

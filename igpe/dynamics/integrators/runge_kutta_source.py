@@ -5,7 +5,7 @@ own, and outputs with what happens at breaks another one: conditions that share 
 things, and have other doses. All are made of a `SharedFormula`, so that experiments which differ in
 numbers alone are derived once.
 
-`PlanStruct`, `ModelStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
+`PlanStruct`, `ModelStruct`, `MapStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
 `runge_kutta_model.c`.
 
 The slopes of few directions come straight from the equations, without their Jacobians: CasADi
@@ -54,7 +54,7 @@ class PlanStruct(ctypes.Structure):
 
     _fields_ = _fields(
         "intervals:integer first edges inputs until breaks rows times row_inputs size most "
-        "nearest lower upper model told room rtol:real atol:real slack:real max_steps:integer "
+        "nearest lower upper model outputs room rtol:real atol:real slack:real max_steps:integer "
         "most_steps:integer pair:integer stopped:function"
     )
 
@@ -85,7 +85,7 @@ class PlanStruct(ctypes.Structure):
             most_steps=MOST_STEPS,
             stopped=stopped,
             model=ctypes.addressof(model.slopes),
-            told=ctypes.addressof(model.told),
+            outputs=ctypes.addressof(model.outputs),
             **{name: getattr(method, name) for name in fields},
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
@@ -122,8 +122,8 @@ class ModelStruct(_Functions):
     )
 
 
-class ToldStruct(_Functions):
-    """`Told` of the C code: what is measured, or what a break makes of the states."""
+class MapStruct(_Functions):
+    """`Map` of the C code: what is measured, or what a break makes of the states."""
 
     _fields_ = _fields(
         "plain both numbers size:integer unknowns:integer x_entries:integer q_entries:integer "
@@ -139,14 +139,14 @@ class ToldStruct(_Functions):
 class CompiledModel(NamedTuple):
     """A model's compiled functions, and the driver that integrates them.
 
-    told     what is measured;  breaks: what happens at them, by `Break.which`
-    sizes    of states and unknowns;  room: the most that functions of told and breaks need
+    outputs  what is measured;  breaks: what happens at them, by `Break.which`
+    sizes    of states and unknowns;  room: the most that functions of outputs and breaks need
     """
 
     driver: ctypes.CDLL
     slopes: ModelStruct
-    told: ToldStruct
-    breaks: list[ToldStruct]
+    outputs: MapStruct
+    breaks: list[MapStruct]
     sizes: dict[str, FloatArray]
     room: IntArray
 
@@ -157,7 +157,7 @@ class BatchStruct(ctypes.Structure):
     _fields_ = _fields(
         "directions:integer rest:integer starts implicit q along gaps probed:integer "
         "chained:integer "
-        "ends ends_by measured measured_by states states_by reached told tape"
+        "ends ends_by measured measured_by states states_by reached outcome tape"
     )
 
 
@@ -427,14 +427,14 @@ def _calls(parts: Sequence[Any], jacobians: dict[str, Any]) -> list[str]:
 
 
 @lru_cache(MOST_WRITTEN)
-def written_told(*formulas: SharedFormula, implicit: int = 0) -> tuple[Written, ...]:
+def written_maps(*formulas: SharedFormula, implicit: int = 0) -> tuple[Written, ...]:
     """One source of what is measured and of what happens at breaks, with functions of each.
 
     implicit  how many last rows are to be 0, see `written`
     """
     functions, made, parts = list[Any](), list[Any](), []
     for k, formula in enumerate(formulas):
-        name = f"igpe_told{k}"
+        name = f"igpe_map{k}"
         both, jacobians = with_jacobians(formula, name + "_raw" * bool(implicit), "x", "q")
         memory = max(f.sz_w() for f in both), max(f.sz_iw() for f in both)
         if implicit:
