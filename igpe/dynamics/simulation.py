@@ -233,12 +233,12 @@ def simulate_all(
     known = {n: v for n, v in values.items() if n in problem.unknowns.names}
     put = {n: v for n, v in known.items() if n not in free or v == 0}
     held = problem.fixing(put) if put else problem
-    found = []
+    simulated = []
     for k, grid in enumerate(times):
         ivp = compiled(held).initial_value_problem(k, until=float(grid[-1]), switching=True)
         simulation = integrator.simulation(ivp, grid, sensitivities=False)
-        found.append((ivp, simulation.run(np.array([values[n] for n in ivp.unknowns]))))
-    return tuple(found)
+        simulated.append((ivp, simulation.run(np.array([values[n] for n in ivp.unknowns]))))
+    return tuple(simulated)
 
 
 @dataclass(frozen=True)

@@ -248,8 +248,8 @@ def _groups(begin: float, outputs: FloatArray) -> list[FloatArray]:
 
 def interval_of(nodes: FloatArray, times: FloatArray) -> IntArray:
     """(n_times,) the interval that each time belongs to."""
-    found = np.searchsorted(nodes, times, side="right") - 1
-    return np.minimum(found, len(nodes) - 2).astype(np.intp)
+    index = np.searchsorted(nodes, times, side="right") - 1
+    return np.minimum(index, len(nodes) - 2).astype(np.intp)
 
 
 def cut(

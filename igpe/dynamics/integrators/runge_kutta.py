@@ -259,19 +259,19 @@ class RungeKuttaIntervals(Intervals):
         some, columns = self.needed, _Columns(0)
         if derivatives:
             columns = _Columns(len(self.ivp.states) + some.moving, rest=self._rest)
-        found = some.wide(self._run(starts, q, columns), len(self.ivp.unknowns))
-        if (other := self._instead(*_numbers(found))) is not None:
+        shots = some.wide(self._run(starts, q, columns), len(self.ivp.unknowns))
+        if (other := self._instead(*_numbers(shots))) is not None:
             return other.run(starts, q, derivatives=derivatives)
-        if self._lost(found):
+        if self._lost(shots):
             return self._second.run(starts, q, derivatives=derivatives)
-        return found
+        return shots
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`; only the derivatives by the unknowns that move states are integrated."""
-        found = self._from_start(q, derivatives=derivatives)
-        if (other := self._instead(*_numbers(found))) is not None:
+        shots = self._from_start(q, derivatives=derivatives)
+        if (other := self._instead(*_numbers(shots))) is not None:
             return other.from_start(q, derivatives=derivatives)
-        return found
+        return shots
 
     def _from_start(self, q: FloatArray, *, derivatives: bool) -> Shots:
         start, by_unknown = self.start(q)
@@ -303,11 +303,11 @@ class RungeKuttaIntervals(Intervals):
         some = self.needed if self.alone is None else needed(self.alone)
         return np.union1d(np.flatnonzero(start), some.places[: some.moving])
 
-    def _instead(self, *found: FloatArray) -> Intervals | None:
+    def _instead(self, *results: FloatArray) -> Intervals | None:
         """The same by the experiment's own formula, where the shared one may have lost a number."""
         if self.alone is None:
             return None
-        if not self._clock.no_number and all(np.isfinite(v).all() for v in found):
+        if not self._clock.no_number and all(np.isfinite(v).all() for v in results):
             return None
         if not self._may_lose:
             return None
@@ -347,11 +347,11 @@ class RungeKuttaIntervals(Intervals):
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
-        found = super().trajectory(q, derivatives=derivatives)
+        trajectory = super().trajectory(q, derivatives=derivatives)
         again = self._clock.out_of_steps and allowed() is None
         again |= bool(self.ivp.implicit) and not self._clock.late
-        if found.status.usable or self.otherwise is None or not again:
-            return found
+        if trajectory.status.usable or self.otherwise is None or not again:
+            return trajectory
         return self._second.trajectory(q, derivatives=derivatives)
 
     @cached_property
@@ -370,16 +370,16 @@ class RungeKuttaIntervals(Intervals):
         probed: bool = False,
     ) -> Shots:
         """See `Intervals`."""
-        found = self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed))
-        if (other := self._instead(*_numbers(found))) is not None:
+        shots = self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed))
+        if (other := self._instead(*_numbers(shots))) is not None:
             return other.chained(starts, q, first, gaps=gaps, probed=probed)
-        if self._lost(found):
+        if self._lost(shots):
             return self._second.chained(starts, q, first, gaps=gaps)
-        return found
+        return shots
 
-    def _lost(self, found: Shots) -> bool:
+    def _lost(self, shots: Shots) -> bool:
         """Whether implicit variables may be why an interval broke down."""
-        broke = not all(status.usable for status in found.status)
+        broke = not all(status.usable for status in shots.status)
         return bool(self.ivp.implicit) and broke and self.otherwise is not None
 
     def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
@@ -477,13 +477,13 @@ class RungeKuttaIntervals(Intervals):
         some = directions[..., self.needed.rows[:rows], :]
         after = 1 if probed else 0
         before = max(FEWEST - after - some.shape[-1], 0)
-        found = np.zeros((*some.shape[:-1], before + some.shape[-1] + after))
-        found[..., before : found.shape[-1] - after] = some
+        wide = np.zeros((*some.shape[:-1], before + some.shape[-1] + after))
+        wide[..., before : wide.shape[-1] - after] = some
         if probed:
             own = np.abs(np.asarray(q)[self.needed.places])
             size = np.concatenate([self.ivp.scale, np.maximum(own, self.needed.ivp.unknown_scale)])
-            found[..., -1] = size * self._signs
-        return _Columns(found.shape[-1], found, before, after)
+            wide[..., -1] = size * self._signs
+        return _Columns(wide.shape[-1], wide, before, after)
 
     @cached_property
     def _signs(self) -> FloatArray:

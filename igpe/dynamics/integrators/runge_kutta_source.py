@@ -101,13 +101,13 @@ class _Functions(ctypes.Structure):
         """It keeps the arrays that it points at, and the library."""
         functions = (getattr(library, name, None) for name in written.names)
         arrays = {"numbers": numbers, **written.places}
-        found = cls(
+        struct = cls(
             *(f and ctypes.cast(f, ctypes.c_void_p) for f in functions),
             **written.sizes,
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
-        found.kept = arrays, library
-        return found
+        struct.kept = arrays, library
+        return struct
 
 
 class ModelStruct(_Functions):

@@ -362,9 +362,9 @@ class _Course:
         by_x, _ = self.local.gap_by(*self._point(after=True))
         self.size = np.abs(by_x) @ self.ivp.scale
         for _ in range(SETTLING):
-            before, found = self.true.copy(), self._slopes(after=True)
-            true = np.where(found.gaps == 0, found.rates > 0, found.gaps > 0)
-            for j in np.flatnonzero((found.gaps == 0) & (found.rates == 0)):
+            before, slopes = self.true.copy(), self._slopes(after=True)
+            true = np.where(slopes.gaps == 0, slopes.rates > 0, slopes.gaps > 0)
+            for j in np.flatnonzero((slopes.gaps == 0) & (slopes.rates == 0)):
                 true[j] = self._is_true_later(int(j))
             self.true[self.local.watched] = true[self.local.watched]
             if (before == self.true).all():
@@ -412,8 +412,8 @@ class _Course:
         return self.t, self.x, y, *inputs, self.q
 
     def _slopes(self, *, after: bool) -> Rates:
-        found = self.local.slopes(*self._point(after=after))
-        f, gaps, rates = (v.ravel() for v in found)
+        values = self.local.slopes(*self._point(after=after))
+        f, gaps, rates = (v.ravel() for v in values)
         return Rates(f, gaps + self.off, rates)
 
     def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
@@ -459,16 +459,16 @@ class _Course:
         """A gap crosses 0; others that mean the same cross it with it."""
         self.crossed = with_crossing(self.crossed, crossing.time, self.horizon)
         self._advance(crossing.time, is_after=self._is_seen(crossing.gap))
-        j, found = crossing.gap, self._slopes(after=False)
-        rate = found.rates[j]
+        j, slopes = crossing.gap, self._slopes(after=False)
+        rate = slopes.rates[j]
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(GRAZES.format(at(self.t)))
         by = np.zeros(self.n_d)
         g_x, g_q = self.local.gap_by(*self._point(after=False))
         if self.derivatives:
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
-        near = [k for k in self.local.watched if abs(found.gaps[k]) <= ZERO * self.size[k]]
-        same = crossing_with(j, near, self.true, found.rates, np.hstack([g_x, g_q]))
+        near = [k for k in self.local.watched if abs(slopes.gaps[k]) <= ZERO * self.size[k]]
+        same = crossing_with(j, near, self.true, slopes.rates, np.hstack([g_x, g_q]))
         self._switch([Due(self.t, 0, by, which=k) for k in same], by, frozenset(same))
 
     def _switch(
@@ -521,9 +521,9 @@ class _Course:
         """
         held = frozenset[int]() if jumped else crossed
         for _ in range(SETTLING):
-            found, changed = self._slopes(after=True), False
+            slopes, changed = self._slopes(after=True), False
             for j in self.local.watched:
-                true = self._holds(j, found, crossed, jumped=jumped)
+                true = self._holds(j, slopes, crossed, jumped=jumped)
                 if j in held or true is None or true == self.true[j]:
                     continue
                 self.true[j] = true
@@ -534,18 +534,20 @@ class _Course:
                 break
         else:
             raise BrokenError(f"Conditions on states trigger each other endlessly {at(self.t)}.")
-        back = np.where(self.true, -1.0, 1.0) * found.rates * self.horizon
+        back = np.where(self.true, -1.0, 1.0) * slopes.rates * self.horizon
         if any(back[j] > GRAZING * self.size[j] for j in held):  # else it stays there (rest)
             raise BrokenError(SLIDES.format(at(self.t)))
 
-    def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:
+    def _holds(
+        self, j: int, slopes: Rates, crossed: frozenset[int], *, jumped: bool
+    ) -> bool | None:
         """Whether a gap is now positive, or becomes so; None where it is 0 and nothing is known."""
-        is_zero = abs(found.gaps[j]) <= ZERO * self.size[j]
-        if is_zero and jumped and found.gaps[j] == found.rates[j] == 0:
+        is_zero = abs(slopes.gaps[j]) <= ZERO * self.size[j]
+        if is_zero and jumped and slopes.gaps[j] == slopes.rates[j] == 0:
             return self._is_true_later(j)
         if is_zero and j not in crossed:
             return None
-        value = found.rates[j] if is_zero else found.gaps[j]
+        value = slopes.rates[j] if is_zero else slopes.gaps[j]
         return None if value == 0 else bool(value > 0)
 
     def _watch(self, stop: float, seen: tuple[float, float] | None = None) -> Seen:

@@ -96,8 +96,8 @@ class Shooting:
             return False
         ivp = self.ivp
         depends = ca.which_depends(ca.vertcat(ivp.f, ivp.measured), ivp.q)  # not on start values
-        whole = SHARED + EACH * (len(ivp.states) + sum(depends))
-        return whole >= PAYS * (2 * SHARED + len(ivp.unknowns) + ADDED)
+        effort = SHARED + EACH * (len(ivp.states) + sum(depends))
+        return effort >= PAYS * (2 * SHARED + len(ivp.unknowns) + ADDED)
 
     def levelled(self) -> "Shooting | None":
         """With one standard deviation in each column; None if they hardly differ.

@@ -295,10 +295,10 @@ class Eliminated:
         """Residuals and projected derivative at a (n_a,), or None; raises as `Residuals`."""
         x = np.empty(len(self.full))
         x[self.outer], x[self.inner] = a, self._expected(a)
-        found = self.solved(x)
-        if found is None:
+        solution = self.solved(x)
+        if solution is None:
             return None
-        best, at = found
+        best, at = solution
         self._solved[a.tobytes()] = best
         if self._best is None or at.cost < self._best[1].cost:
             self._best = best, at

@@ -113,7 +113,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     )
     own = objective_at(problem, at)
     objective = np.inf if fit.at is None else objective_at(problem, fit.at)
-    found = replace(rough, parameters=box.mapping(fit.x), objective=objective)
+    estimate = replace(rough, parameters=box.mapping(fit.x), objective=objective)
     level = rough.objective + AGREE * abs(rough.objective) + _floor(problem)
     # Integration may keep what collocation promised, if at a slightly other place.
     as_good = fit.at is not None and objective <= level
@@ -126,7 +126,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
         if not is_plain(problem) or fit.at is None or passed:
             note = f"{difference} Look at the plot before you trust either value."
             return Refined(rough, at, (note,))
-        end = replace(found, status=fit.status, method=f"single shooting after {rough.method}")
+        end = replace(estimate, status=fit.status, method=f"single shooting after {rough.method}")
         note = f"Single shooting completed the estimation; the objective is now {objective:.6g}."
         return Refined(end, fit.at, (f"{difference} {note}",))
     if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
@@ -138,10 +138,11 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
         )
         return Refined(_held(problem, rough, at), at, (note,))
     if not is_shot:
-        found = _held(problem, found, at)
+        estimate = _held(problem, estimate, at)
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
-        found = replace(found, status=fit.status)  # meshes were too coarse, the integrator is not
-    return Refined(found, fit.at)
+        # meshes were too coarse, the integrator is not
+        estimate = replace(estimate, status=fit.status)
+    return Refined(estimate, fit.at)
 
 
 def _held(problem: Problem, estimate: Estimate, at: Linearised) -> Estimate:
@@ -181,23 +182,23 @@ def _fitted(problem: Problem, residuals: Residuals, x: FloatArray, search: Gauss
     return search.fit(residuals, near.x if is_better else start.x, problem.box)
 
 
-def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
+def put_on_bounds(problem: Problem, estimate: Estimate) -> Estimate:
     """The estimate with values beside bounds on them, where an accurate integration fits as well.
 
     An interior-point method ends beside a bound; what integration refutes is left as it is.
     """
-    x, box = problem.box.vector(found.parameters), problem.box
-    is_judged = is_plain(problem) and found.status.usable and np.isfinite(found.objective)
+    x, box = problem.box.vector(estimate.parameters), problem.box
+    is_judged = is_plain(problem) and estimate.status.usable and np.isfinite(estimate.objective)
     if not (is_judged and minimises_squares(problem)) or not beside_bounds(x, box).any():
-        return found
+        return estimate
     residuals = Residuals(problem, Sundials())
     at = residuals(x)
-    if at is None or not _agree(problem, found.objective, at.cost):
-        return found
-    fit = refitted_on_bounds(residuals, Fit(x, at, found.status, 0), box, SEARCH)
+    if at is None or not _agree(problem, estimate.objective, at.cost):
+        return estimate
+    fit = refitted_on_bounds(residuals, Fit(x, at, estimate.status, 0), box, SEARCH)
     if (fit.x == x).all() or passed_bounds(problem, residuals.integrator, fit.x):
-        return found
-    return replace(found, parameters=box.mapping(fit.x), objective=fit.cost)
+        return estimate
+    return replace(estimate, parameters=box.mapping(fit.x), objective=fit.cost)
 
 
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
@@ -287,12 +288,12 @@ def _shot(residuals: Residuals, problem: Problem, before: Uncorrected) -> Shooti
 def _by_multiple(residuals: Residuals, problem: Problem, before: Uncorrected) -> Fit | None:
     method = MultipleShooting(restarts=Restarts(count=0), time_limit=SECONDS)
     try:
-        found = method.estimate(problem, before.parameters, before.profiles)
+        estimate = method.estimate(problem, before.parameters, before.profiles)
     except IgpeError:
         return None
-    if not found.status.usable:
+    if not estimate.status.usable:
         return None
-    x = problem.box.vector(found.parameters)
+    x = problem.box.vector(estimate.parameters)
     fit = _fitted(problem, residuals, x, CORRECTION_SEARCH)
     return None if fit.at is None else fit
 

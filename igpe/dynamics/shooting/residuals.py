@@ -196,16 +196,16 @@ class Run:
         m = self.measurements
         by_unknown = self.by_unknown(trajectory, m.column)
         jacobian = self.whitened(by_unknown * self._weight[:, None])
-        found = Linearised(self.weighted(trajectory), self._placed(jacobian, size))
+        linearised = Linearised(self.weighted(trajectory), self._placed(jacobian, size))
         if m.censored is not None:
-            residual, slope = below(found.residual[m.censored])
-            found.residual[m.censored] = residual
-            found.jacobian[m.censored] *= slope[:, None]
+            residual, slope = below(linearised.residual[m.censored])
+            linearised.residual[m.censored] = residual
+            linearised.jacobian[m.censored] *= slope[:, None]
         if self.deviation is None:
-            return Piece(found)
+            return Piece(linearised)
         spread = trajectory.measured[m.row, self.deviation]
         slope = self._placed(self.by_unknown(trajectory, self.deviation), size)
-        return Piece(found, spread, slope, self.deviation >= 0)
+        return Piece(linearised, spread, slope, self.deviation >= 0)
 
     def _placed(self, jacobian: FloatArray, size: int) -> FloatArray:
         """(m, size) a derivative by the run's unknowns, where the problem has them."""
@@ -220,8 +220,8 @@ class Run:
 
     def weighted(self, trajectory: Trajectory) -> FloatArray:
         """(m,) residuals, divided by what is known of the deviations; censored ones by limits."""
-        told = trajectory.measured.reshape(-1)[self._cells]
-        return self.whitened(np.asarray((told - self.measurements.value) * self._weight))
+        predicted = trajectory.measured.reshape(-1)[self._cells]
+        return self.whitened(np.asarray((predicted - self.measurements.value) * self._weight))
 
     def by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
         """(m, n_q) derivative of one output at each measurement's time."""

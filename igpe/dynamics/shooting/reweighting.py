@@ -321,14 +321,14 @@ class Weights:
         return tuple(notes)
 
     def _trajectories(self, x: FloatArray) -> list[tuple[Trajectory, FloatArray]] | None:
-        found = []
+        pairs = []
         for run in self._residuals.runs:
             trajectory, m = run.simulation.run(x[run.index]), run.measurements
             predicted = trajectory.measured[m.row, m.column]
-            found.append((trajectory, predicted))
+            pairs.append((trajectory, predicted))
             if not (trajectory.status.usable and np.isfinite(predicted).all()):
                 return None
-        return found
+        return pairs
 
 
 FAR = 3.0  # standard deviations

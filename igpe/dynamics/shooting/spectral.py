@@ -153,9 +153,9 @@ def _block(problem: Problem, runs: Sequence[Any], numbers: Sequence[int]) -> Spe
         if name in known:
             pure[i] = known[name]
     if basis is not None:
-        whole = float(np.vdot(data, data))
+        square = float(np.vdot(data, data))
         data = data @ basis
-        outside = whole - float(np.vdot(data, data))
+        outside = square - float(np.vdot(data, data))
         pure = pure @ basis
     extra = np.zeros((len(data), first.constant * len(spectra)))
     if first.constant:

@@ -190,7 +190,7 @@ def test_their_formulas_stand_in_the_library_of_what_is_measured():
     models = [both(case, [0.0, 4.0])[0].model for case in ("inside", "dilution", "lag")]
     assert len({(id(one.driver), one.slopes.slopes) for one in models[:2]}) == 1
     for one in models:
-        assert len({id(told.kept[1]) for told in (one.told, *one.breaks)}) == 1
+        assert len({id(part.kept[1]) for part in (one.outputs, *one.breaks)}) == 1
         assert len(one.breaks) > 1
 
 
