@@ -10,6 +10,8 @@ from ode import ode, over_time
 from zoo import CASES, every_case
 
 import igpe
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.simulation import other_root, simulate_all
 
 
 @every_case
@@ -92,6 +94,46 @@ def test_another_root_at_the_start_is_named_where_the_model_does_not_fit(initial
     words = "At the start, d(x) = -0.01 solves the equations as d(x) = 0.01 does"
     assert (words in found) is is_said
     assert ("other root" in found) is is_said
+
+
+def two_rates(initial, times):
+    """The slope of x has y, which is one of the two roots of y**2 - 5 y + 5.5 + x / 2."""
+    m = over_time(times, "x", a=(0.01, 5.0))
+    m.y = pyo.Var(m.t, initialize=initial)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.a * m.y[t] * m.x[t])
+    m.root = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] ** 2 - 5 * m.y[t] + 5.5 == -m.x[t] / 2)
+    return m
+
+
+@pytest.mark.parametrize(("initial", "followed"), [(None, 1.382), (3.0, 3.618)])
+def test_another_root_is_named_unless_the_model_chooses_one(initial, followed):
+    times = np.linspace(0.2, 4.0, 12)
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "x": 0.0}), start={"x": -1.0}, start_time=0.0, sigma=0.01
+    )
+    problem = igpe.Problem(partial(two_rates, initial), parameters=["a"], experiments=run)
+    found = simulate_all(problem, Sundials(), {"a": 0.1}, (np.append(0.0, times),))
+    other = other_root(*found[0], {"a": 0.1})
+    assert other.is_chosen is (initial is not None)
+    words = f"At the start, y = {5 - followed:.4g} solves the equations as y = {followed:.4g} does"
+    assert other.sentence.startswith(words)
+
+
+def test_that_there_is_one_root_needs_no_word():
+    run = igpe.Experiment(
+        pd.DataFrame({"time": [1.0], "x": 0.0}), start={"x": -1.0}, start_time=0.0, sigma=0.01
+    )
+    problem = igpe.Problem(one_root, parameters=["a"], experiments=run)
+    found = simulate_all(problem, Sundials(), {"a": 0.1}, (np.array([0.0, 1.0]),))
+    assert other_root(*found[0], {"a": 0.1}) is None
+
+
+def one_root(times):
+    m = over_time(times, "x", a=(0.01, 5.0))
+    m.y = pyo.Var(m.t)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.a * m.y[t])
+    m.root = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] ** 3 + m.y[t] == m.x[t])
+    return m
 
 
 def test_a_break_down_says_when():

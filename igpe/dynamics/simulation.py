@@ -1,9 +1,9 @@
 """Simulating a problem at given parameters, for users, for reports and as guesses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -27,7 +27,7 @@ from igpe.smoothing.base import Smooth
 
 SLACK = 1e-3  # of a variable's largest size: errors of integration
 NEWTON, CLOSE = 30, 1e-9  # steps to another root, and the last one's relative length
-MOST_FLIPPED = 20  # implicit variables whose signs are changed, to find another root
+MOST_SOLVED = 20  # implicit variables of which another root is looked for
 
 
 @takes_problem
@@ -111,42 +111,76 @@ def beyond_bounds(ivp: InitialValueProblem, run: Trajectory) -> str:
     )
 
 
-def other_root(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]) -> str:
-    """A root of the implicit equations at the start beside the one of a run; empty if none is seen.
+class OtherRoot(NamedTuple):
+    """Another root of the implicit equations at the start than the one of a run.
 
-    Newton's method begins where one variable, or all of them, have the other sign.
+    sentence   says what both are
+    is_chosen  whether the model gives an initial value to the variable, and so chooses a root
     """
+
+    sentence: str
+    is_chosen: bool
+
+
+def other_root(
+    ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]
+) -> OtherRoot | None:
+    """The root that Newton's method meets from elsewhere, the one of the run divided out."""
     n = len(ivp.implicit)
     y = run.implicit[0] if len(run.implicit) else np.full(n, np.nan)
-    if not 0 < n <= MOST_FLIPPED or not np.isfinite(y).all() or ivp.switching or ivp.rest:
-        return ""
+    if not 0 < n <= MOST_SOLVED or not np.isfinite(y).all() or ivp.switching or ivp.rest:
+        return None
     a, b = ivp.input_segment(ivp.t0)
     q = np.array([values[name] for name in ivp.unknowns], dtype=float)
     old = [ivp.t, ivp.x, ivp.u, ivp.q]
     g = ca.substitute([ivp.g], old, [ivp.t0, ca.DM(run.states[0]), ca.DM(a + b * ivp.t0), q])[0]
-    step = ca.Function("step", [ivp.y], [ca.solve(ca.jacobian(g, ivp.y), ca.densify(g))])
+    by = ca.jacobian(g, ivp.y)
+    if not ca.depends_on(by, ivp.y):
+        return None
+    step = ca.Function("step", [ivp.y], [ca.solve(by, ca.densify(g))])
     of_model = [name in ivp.algebraic or name.startswith("d(") for name in ivp.implicit]
-    for sign in (*(1 - 2 * np.eye(n)), -np.ones(n)):
-        other = _root(step, sign * y)
+    for start in _elsewhere(ivp, y):
+        other = _deflated(step, start, y)
         size = np.maximum(np.maximum(np.abs(y), np.abs(other)), CLOSE)
-        with np.errstate(invalid="ignore"):  # where Newton's method ran away
-            far = np.where(of_model, np.abs(other - y) / size, 0.0)
+        far = np.where(of_model, np.abs(other - y) / size, 0.0)
         if (far > SLACK).any() and ((ivp.lower <= other) & (other <= ivp.upper)).all():
             k = int(np.argmax(far))
-            return (
+            return OtherRoot(
                 f"At the start, {ivp.implicit[k]} = {other[k]:.4g} solves the equations as "
                 f"{ivp.implicit[k]} = {y[k]:.4g} does, which igpe follows. If the model means the "
-                "other root, give this variable an initial value (initialize=...) or bounds."
+                "other root, give this variable an initial value (initialize=...) or bounds.",
+                bool(ivp.given[k]),
             )
-    return ""
+    return None
 
 
-def _root(step: Any, y: FloatArray) -> FloatArray:
-    """Where Newton's method ends; NaN if it does not converge."""
+def _elsewhere(ivp: InitialValueProblem, y: FloatArray) -> Iterator[FloatArray]:
+    """Where one variable, or all of them, have another sign or size."""
+    n = len(y)
+    y = np.where(y == 0, ivp.implicit_scale, y)
+    for factor in (-1.0, 2.0, 0.5, 10.0, 0.1):
+        yield factor * y
+        if n > 1:
+            yield from np.where(np.eye(n, dtype=bool), factor, 1.0) * y
+
+
+@np.errstate(all="ignore")  # where Newton's method runs away
+def _deflated(step: Any, y: FloatArray, known: FloatArray) -> FloatArray:
+    """Another root than `known`, by Newton's method; NaN if it does not converge.
+
+    The equations are multiplied by 1 + 1 / |y - known|^2, which keeps Newton's method from `known`
+    and only changes the length of its steps (Farrell, Birkisson and Funke 2015, SIAM Journal on
+    Scientific Computing 37, A2026-A2045).
+
+    step  gives g_y^-1 g
+    """
+    size = np.maximum(np.abs(known), CLOSE)
     for _ in range(NEWTON):
-        move = step(y).full().ravel()
-        y = y - move
-        if (np.abs(move) <= CLOSE * np.abs(y)).all():
+        away, move = (y - known) / size, -step(y).full().ravel()
+        square = away @ away
+        slope = -2 * (away / size) @ move / (square**2 + square)
+        y = y + move / (1 - slope)
+        if (np.abs(move) <= CLOSE * np.maximum(np.abs(y), size)).all():
             return y
     return np.full(len(y), np.nan)
 

@@ -58,6 +58,7 @@ class InitialValueProblem:
     implicit_scale  (n_y,) the same of y
     guess     (n_y,) where a search for consistent y may begin: inside the bounds
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
+    given     (n_y,) other than 0 where the model gives the guess
     switching events, and jumps that unknowns or states move; None if there are none
     rest      what comes to rest where this one starts; None if it starts at `start`
     duration  of the problem's longest experiment, for what comes to rest
@@ -90,6 +91,7 @@ class InitialValueProblem:
     guess: FloatArray
     lower: FloatArray
     upper: FloatArray
+    given: FloatArray
     until: float = np.inf
     switching: Switching | None = None
     rest: "InitialValueProblem | None" = None
@@ -346,7 +348,7 @@ def _posed(
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
         implicit_scale=sizes.of_implicit(implicit, symbols.states, scale),
-        **dict(zip(("guess", "lower", "upper"), sizes.search(implicit), strict=True)),
+        **dict(zip(("guess", "lower", "upper", "given"), sizes.search(implicit), strict=True)),
         until=field.until,
         switching=field.switching,
         constants=tuple(posed.constants),

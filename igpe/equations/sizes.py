@@ -79,16 +79,16 @@ class ProblemSizes:
         ])
 
     def search(self, names: tuple[str, ...]) -> FloatArray:
-        """(3, n) guess and bounds of implicit variables as their Pyomo Vars have them."""
+        """(4, n) guess, bounds, and whether Pyomo Vars of implicit variables give the guess."""
         rows = []
         for component in map(self._component, names):
             low, high = getattr(component, "bounds", (None, None))
             lower, upper = -np.inf if low is None else low, np.inf if high is None else high
-            number = getattr(component, "value", None)
+            given = number = getattr(component, "value", None)
             if number is None:
                 number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
-            rows.append((np.clip(number, lower, upper), lower, upper))
-        return np.array(rows, dtype=float).reshape(-1, 3).T
+            rows.append((np.clip(number, lower, upper), lower, upper, given is not None))
+        return np.array(rows, dtype=float).reshape(-1, 4).T
 
     def _sizes_of_profiles(
         self, states: tuple[str, ...], sizes: Iterable[float]

@@ -284,8 +284,9 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         return _with_spectra(result, problem, at, spectral, free.rows)
     plain = None if at is None else of_measurements(problem, at)
     found = with_findings(result, problem, plain, free.rows)
-    if root and found.adequacy is not None and found.adequacy.lacks:
-        return replace(found, actions=(*found.actions, root))
+    lacks = found.adequacy is not None and found.adequacy.lacks
+    if root is not None and (lacks or not root.is_chosen):
+        return replace(found, actions=(*found.actions, root.sentence))
     return found
 
 

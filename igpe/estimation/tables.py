@@ -15,7 +15,14 @@ from igpe.dynamics.search.other_optima import rounding
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.shooting.reweighting import assumed_sizes
-from igpe.dynamics.simulation import POINTS, beyond_bounds, fine_grid, other_root, simulate_all
+from igpe.dynamics.simulation import (
+    POINTS,
+    OtherRoot,
+    beyond_bounds,
+    fine_grid,
+    other_root,
+    simulate_all,
+)
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.estimation.settings import Settings, Steps
@@ -44,13 +51,13 @@ class FitTables(NamedTuple):
     points  see `Result.points`
     note    sentences where the trajectories do not have the objective, or where an algebraic
             variable leaves the bounds of its Var; else empty
-    root    a sentence where the equations have another root at the start; else empty
+    root    of an experiment whose equations have another one at the start
     """
 
     runs: list[tuple[int, Trajectory]]
     points: pd.DataFrame
     note: str
-    root: str
+    root: OtherRoot | None
 
 
 def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> FitTables:
@@ -66,7 +73,8 @@ def fitted(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Fit
     named = zip(problem.experiments, every, strict=True)
     beyond = [f"Experiment {e.name}: {s}" for e, pair in named if (s := beyond_bounds(*pair))]
     remark = beyond[0] if beyond else ""
-    root = next((s for ivp, run in every if (s := other_root(ivp, run, values))), "")
+    roots = (other_root(ivp, run, values) for ivp, run in every)
+    root = next((one for one in roots if one is not None), None)
     of_squares = is_plain(problem) and minimises_squares(problem)
     is_white = all(e.measurements.correlation is None for e in problem.experiments)
     if at is None or not (of_squares and is_white) or problem.has_spectra:
