@@ -1,5 +1,7 @@
 """Models of index 2 and 3, written as engineers write them, for tests of index reduction."""
 
+import math
+
 import pyomo.environ as pyo
 from ode import over_time
 from pyomo import dae
@@ -141,4 +143,34 @@ def column(trays, times):  # noqa: C901, PLR0915
     m.fraction = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: m.n[i, t] == m.x[i, t] * m.M[i, t])
     m.content = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: m.H[i, t] == m.M[i, t] * m.T[i, t])
     m.holdup = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: m.M[i, t] == 1.0)
+    return m
+
+
+def amplifier(times):
+    """Eight voltages between capacitors that tie their slopes (Hairer and Wanner)."""
+    m = pyo.ConcreteModel()
+    m.t, m.n = dae.ContinuousSet(initialize=times), pyo.RangeSet(8)
+    m.y = pyo.Var(m.n, m.t)
+    m.dy = dae.DerivativeVar(m.y, wrt=m.t)
+    m.beta = pyo.Var(bounds=(1e-7, 1e-5))
+    r, gain, supply = 9000.0, 0.99, 6.0
+
+    def current(m, i, j, t):
+        return m.beta * (pyo.exp((m.y[i, t] - m.y[j, t]) / 0.026) - 1)
+
+    def balance(m, i, t):
+        y, dy = (lambda k: m.y[k, t]), (lambda k: m.dy[k, t])
+        signal = 0.1 * pyo.sin(200 * math.pi * t)
+        return {
+            1: 1e-6 * (dy(2) - dy(1)) == (y(1) - signal) / 1000.0,
+            2: 1e-6 * (dy(1) - dy(2)) == (2 * y(2) - supply) / r + 0.01 * current(m, 2, 3, t),
+            3: -2e-6 * dy(3) == y(3) / r - current(m, 2, 3, t),
+            4: 3e-6 * (dy(5) - dy(4)) == (y(4) - supply) / r + gain * current(m, 2, 3, t),
+            5: 3e-6 * (dy(4) - dy(5)) == (2 * y(5) - supply) / r + 0.01 * current(m, 5, 6, t),
+            6: -4e-6 * dy(6) == y(6) / r - current(m, 5, 6, t),
+            7: 5e-6 * (dy(8) - dy(7)) == (y(7) - supply) / r + gain * current(m, 5, 6, t),
+            8: 5e-6 * (dy(7) - dy(8)) == y(8) / r,
+        }[i]
+
+    m.balance = pyo.Constraint(m.n, m.t, rule=balance)
     return m

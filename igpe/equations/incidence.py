@@ -13,7 +13,7 @@ number of times that structure asks for.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -112,8 +112,8 @@ def matching(pattern: coo_matrix) -> dict[int, int]:
     return dict(sorted(zip(rows[coarse_rows[1] :].tolist(), columns.tolist(), strict=False)))
 
 
-def dependent(residual: Any, unknowns: Any) -> Block | None:
-    """A linear block of which one equation follows from others, or contradicts them.
+def dependent(residual: Any, unknowns: Any) -> Iterator[Block]:
+    """Linear blocks with singular matrices: combinations of their equations lose the unknowns.
 
     Incidence does not see that: each block is looked at where all quantities are random. Blocks
     that jump are left out, as random values may see a branch that the model never takes.
@@ -133,8 +133,47 @@ def dependent(residual: Any, unknowns: Any) -> Block | None:
             continue
         at = [matrix(rng.uniform(0.5, 1.5, len(there))).full() for _ in range(2)]
         if all(np.isfinite(m).all() and _is_singular(m) for m in at):
-            return block
-    return None
+            yield block
+
+
+CANCELLED = 1e-10  # a difference of so little, relative to its terms, is 0
+
+
+def combinations(block: Block, residual: Any, unknowns: Any, p: Any) -> dict[int, Any] | None:
+    """Combinations of equations of a `dependent` block that are free of its unknowns.
+
+    p        symbols on which the factors of a combination may depend
+    returns  row -> an expression that is zero where the block's equations hold, and that may take
+             the place of this row; None where factors depend on anything else
+
+    Gaussian elimination in symbols. What is zero is seen where all quantities are random, and
+    factors that are the same at two such places are numbers.
+    """
+    own, equations = unknowns[block.columns], residual[block.rows]
+    a, n = ca.densify(ca.jacobian(equations, own)), len(block.rows)
+    b, there = ca.substitute(equations, own, ca.SX.zeros(n)), ca.symvar(a)
+    rng, matrix = np.random.default_rng(0), ca.Function("matrix", [stack(there)], [a])
+    numbers = np.array([matrix(rng.uniform(0.5, 1.5, len(there))).full() for _ in range(2)])
+    left = list(range(n))
+    for j in range(n):
+        pivots = [i for i in left if numbers[:, i, j].all()]
+        if not pivots:
+            continue
+        left.remove(pivot := pivots[0])
+        for i in (i for i in left if numbers[:, i, j].any()):
+            ratio = numbers[:, i, j] / numbers[:, pivot, j]
+            is_number = bool(np.ptp(ratio) <= CANCELLED * np.abs(ratio[0]))
+            factor = ca.SX(float(ratio[0])) if is_number else a[i, j] / a[pivot, j]
+            if any(ca.which_depends(factor, stack(v for v in there if not ca.depends_on(p, v)))):
+                return None
+            terms = numbers[:, i], ratio[:, None] * numbers[:, pivot]
+            difference = terms[0] - terms[1]
+            zero = np.abs(difference) <= CANCELLED * (np.abs(terms[0]) + np.abs(terms[1]))
+            numbers[:, i] = np.where(zero, 0.0, difference)
+            for k in np.flatnonzero(~zero.all(axis=0)).tolist():
+                a[i, k] -= factor * a[pivot, k]
+            b[i] -= factor * b[pivot]
+    return {block.rows[i]: b[i] for i in left}
 
 
 def _is_singular(matrix: FloatArray) -> bool:

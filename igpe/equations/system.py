@@ -14,9 +14,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import casadi as ca
+import numpy as np
 
-from igpe.core.markup import in_words
+from igpe.core.errors import ModelError
+from igpe.core.markup import bracketed, in_words
 from igpe.equations.elimination import Solved, solve_all
+from igpe.equations.incidence import CANCELLED, Block, combinations, dependent, incidence, parts
 from igpe.equations.switching import Jump
 from igpe.equations.symbols import Symbols, stack
 from igpe.problem.experiment import Experiment
@@ -99,6 +102,12 @@ class System:
         names = enumerate(self.unknown_names)
         return solve_all(self.residual, self.unknowns, {i for i, n in names if n in self.any_value})
 
+    @property
+    def is_solvable(self) -> bool:
+        """Whether equations and `unknowns` can be matched."""
+        found = parts(incidence(self.residual, self.unknowns))
+        return not found.spare_rows and not found.spare_columns
+
     def of_another(self, **parts: Any) -> "System":
         """The same equations, solved once, with other outputs, starts, jumps or events."""
         found = replace(self, **parts)
@@ -123,6 +132,68 @@ class System:
     def unknown_names(self) -> tuple[str, ...]:
         """Names of `unknowns`; a slope is written d(state)."""
         return (*(f"d({n})" for n in self.symbols.states), *self.symbols.algebraics)
+
+
+def combined(system: System) -> System:
+    """The system, combinations in the place of linear equations that depend on each other.
+
+    A combination of balances in which all slopes cancel is a condition on the states: it was in
+    the equations already, but structure does not see it.
+
+    raises  ModelError if equations follow from others, contradict them, or depend on each other
+            with factors that are not constant
+    """
+    while system.is_solvable and (blocks := [*dependent(system.residual, system.unknowns)]):
+        names, residual = list(system.equations), ca.vertsplit(system.residual)
+        for block in blocks:
+            of = [system.equations[r] for r in block.rows]
+            for row, expression in _combinations(system, block).items():
+                others = in_words([n for n in of if n != names[row]])
+                names[row], residual[row] = f"{names[row]} combined with {others}", expression
+        system = replace(system, equations=tuple(names), residual=stack(residual))
+    return system
+
+
+def _combinations(system: System, block: Block) -> dict[int, Any]:
+    of = bracketed(system.equations[r] for r in block.rows)
+    unknowns = in_words([system.unknown_names[c] for c in block.columns])
+    rows = combinations(block, system.residual, system.unknowns, system.symbols.p)
+    if rows is None:
+        raise ModelError(
+            f"The equations {of} are linear in {unknowns}, but some combination of them contains "
+            "none of these, so that it is an equation for the other variables. igpe finds such a "
+            "combination only if its factors are constant. Write it in the place of one of these "
+            "equations."
+        )
+    if _says_nothing(system, block, rows):
+        raise ModelError(
+            f"Whatever the values are, the equations {of} do not determine {unknowns}: one "
+            "equation follows from the others, or contradicts them. Remove it, or replace it by an "
+            "equation that is missing. With a grid in space, two equations may contain the same "
+            "difference: choose another scheme (space=...)."
+        )
+    return rows
+
+
+def _says_nothing(system: System, block: Block, rows: Mapping[int, Any]) -> bool:
+    """Whether one of the combinations is free of all variables, seen where they are random.
+
+    Slopes count relative to those that cancel, the equations being divided by their factors of the
+    block's unknowns.
+    """
+    s, equations = system.symbols, system.residual[block.rows]
+    by = [ca.jacobian(ca.vertcat(equations, *rows.values()), ca.vertcat(s.dx, s.x, s.z))]
+    by.append(ca.jacobian(equations, system.unknowns[block.columns]))
+    there = ca.symvar(ca.vertcat(*(ca.vec(m) for m in by)))
+    slopes = ca.Function("slopes", [stack(there)], [ca.densify(m) for m in by])
+    n, own = len(block.rows), [block.rows.index(row) for row in rows]
+    rng, is_free = np.random.default_rng(0), np.ones(len(rows), dtype=bool)
+    for _ in range(2):
+        every, factors = (np.abs(m.full()) for m in slopes(rng.uniform(0.5, 1.5, len(there))))
+        size = factors.max(axis=1, keepdims=True)
+        terms = (every[:n] / size).max(axis=0)
+        is_free &= (every[n:] / size[own] <= CANCELLED * terms).all(axis=1)
+    return bool(is_free.any())
 
 
 class Linearity(NamedTuple):

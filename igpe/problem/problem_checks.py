@@ -27,7 +27,7 @@ from igpe.problem.measurements import Measurements, conversion, converted, time_
 from igpe.problem.members import in_logarithms, meant
 from igpe.problem.model import Instance
 from igpe.problem.noise.sigma import as_deviations
-from igpe.problem.starts import require_consistent, require_within_bounds
+from igpe.problem.starts import require_consistent, require_within_bounds, without_start
 
 Bounds = tuple[float, float]
 ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
@@ -452,13 +452,15 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
             )
 
 
-def _has_higher_index(problem: Any, experiment: Experiment, instance: Instance) -> bool:
+def _may_bind_states(problem: Any, experiment: Experiment, instance: Instance) -> bool:
     """Whether slopes and algebraic variables cannot be matched with the equations.
 
-    Then states may follow from others, and reading the equations says which need start values.
+    So it may be as well where equations contain several slopes each: these may cancel. Then states
+    may follow from others, and reading the equations says which need start values.
     """
     others = {*experiment.inputs, *problem.time_varying}
     series = [*instance.slopes.values()]
+    slopes = len(series)
     series += [s for n, s in instance.series.items() if n not in others]
     place = {id(data): j for j, s in enumerate(series) for data in s.values()}
     rows, columns = list[int](), list[int]()
@@ -467,6 +469,9 @@ def _has_higher_index(problem: Any, experiment: Experiment, instance: Instance) 
         pairs = [(i, place[id(v)]) for v in held if id(v) in place]
         rows, columns = rows + [i for i, _ in pairs], columns + [j for _, j in pairs]
     pattern = ca.Sparsity.triplet(len(instance.equations), len(series), rows, columns)
+    among = [i for i, j in {*zip(rows, columns, strict=True)} if j < slopes]
+    if len(among) > len({*among}) + 1:  # two equations with two of them
+        return True
     return int(ca.sprank(pattern)) < len(instance.equations)
 
 
@@ -495,14 +500,8 @@ def _check_starts(
             f"{place}start= contains {unknown}, but the states are {bracketed(states)}.{why}"
         )
     missing = [n for n in states if n not in start and n not in known]
-    if missing and not _has_higher_index(problem, experiment, instance):
-        bases = [n.split("[")[0] for n in missing]
-        members = f" The name '{bases[0]}' stands for all members: start={{'{bases[0]}': 0.0}}."
-        raise ProblemError(
-            f"{place}the states {bracketed(missing)} have no start value. Give each one in "
-            f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
-            f"igpe.Unknown(lower, upper) to estimate it.{members * (bases.count(bases[0]) > 1)}"
-        )
+    if missing and not _may_bind_states(problem, experiment, instance):
+        raise without_start(place, missing)
     early = [n for n in states if n in known and n not in start]
     if early and instance.first < experiment.start_time:
         raise ProblemError(

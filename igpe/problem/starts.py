@@ -1,6 +1,6 @@
 """Start values and jumps of all members of an indexed variable, and names of the columns."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from pyomo.core.expr.visitor import (
 
 from igpe.core.arguments import is_finite, shown
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.markup import in_words
+from igpe.core.markup import bracketed, in_words
 from igpe.problem.events import Event
 from igpe.problem.experiment import Experiment, Start, Unknown
 from igpe.problem.members import SHOWN, equal, member, named, number
@@ -223,3 +223,14 @@ def require_consistent(
                 f"{place}the condition '{name}', {condition}, contradicts the start values "
                 f"{listed}. Remove the condition, or the start value that is fixed or given."
             )
+
+
+def without_start(place: str, missing: Sequence[str]) -> ProblemError:
+    """The error for states that have no start value."""
+    bases = [n.split("[")[0] for n in missing]
+    members = f" The name '{bases[0]}' stands for all members: start={{'{bases[0]}': 0.0}}."
+    return ProblemError(
+        f"{place}the states {bracketed(missing)} have no start value. Give each one in "
+        f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
+        f"igpe.Unknown(lower, upper) to estimate it.{members * (bases.count(bases[0]) > 1)}"
+    )

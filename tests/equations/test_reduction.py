@@ -588,3 +588,85 @@ def test_a_start_that_an_unknown_makes_impossible_breaks_the_integration_alone()
     swung = swinging({"x": 0.6, "u": 0.0}, ())
     with pytest.raises((igpe.errors.EstimationFailed, igpe.errors.ModelError), match="start"):
         igpe.simulate(swung, {"g": G, "length": 0.55})
+
+
+def coupled(factors, rule, times):
+    """Two balances of one capacity between x and y, as of a capacitor: slopes occur as x' - y'."""
+    m = over_time(times, "x y", k={"initialize": 1.0, "bounds": (0.1, 3.0)}, c=(0.5, 5.0))
+    m.one = pyo.Constraint(
+        m.t, rule=lambda m, t: factors[0](m, t) * (m.dx[t] - m.dy[t]) == -m.k * m.x[t]
+    )
+    m.other = pyo.Constraint(
+        m.t, rule=lambda m, t: factors[1](m, t) * (m.dy[t] - m.dx[t]) == rule(m, t)
+    )
+    return m
+
+
+@pytest.mark.parametrize(
+    ("factors", "a", "b"),
+    [
+        ((lambda m, t: 2.0, lambda m, t: 0.5), 2.0, 0.5),
+        ((lambda m, t: m.c, lambda m, t: 3.0), 1.2, 3.0),
+        ((lambda m, t: 1e13, lambda m, t: 1e13), 1e13, 1e13),
+    ],
+    ids=["numbers", "parameter", "large numbers"],
+)
+def test_slopes_that_cancel_in_a_combination_of_balances(factors, a, b):
+    """a (x' - y') = -k x and b (y' - x') = -y, so that y = -(b / a) k x."""
+    model = partial(coupled, factors, lambda m, t: -m.y[t])
+    found = problem(model, ["k", "c"], ["x", "y"], start={"x": 1.0})
+    run = igpe.simulate(found, {"k": 0.8, "c": 1.2}, TIMES)
+    assert run["x"].to_numpy() == pytest.approx(np.exp(-0.8 * TIMES / (a + 0.8 * b)), rel=1e-6)
+    assert run["y"].to_numpy() == pytest.approx(-0.8 * b / a * run["x"].to_numpy(), rel=1e-6)
+    assert "other combined with one constrains y" in str(igpe.check(found))
+
+
+def test_a_start_value_is_missing_where_slopes_do_not_cancel():
+    factors = (lambda m, t: 1.0, lambda m, t: 1.0)
+    model = partial(coupled, factors, lambda m, t: -m.y[t] - m.dx[t])
+    found = problem(model, ["k"], ["x"], start={"x": 1.0})
+    with pytest.raises(igpe.errors.ProblemError, match=r"states \['y'\] have no start value"):
+        igpe.check(found)
+
+
+@pytest.mark.parametrize(
+    ("factors", "rule", "words"),
+    [
+        (1.0, lambda m, t: m.k * m.x[t], "one equation follows from the others, or"),
+        (
+            1.0,
+            lambda m, t: m.k * m.x[t] + 1,
+            "one equation follows from the others, or",
+        ),
+        (None, lambda m, t: -m.y[t], "only if its factors are constant"),
+    ],
+    ids=["follows", "contradicts", "factors of states"],
+)
+def test_equations_that_depend_on_each_other_are_refused(factors, rule, words):
+    one = (lambda m, t: m.x[t] + 1) if factors is None else (lambda m, t: factors)
+    model = partial(coupled, (one, lambda m, t: 1.0), rule)
+    found = problem(model, ["k"], ["x"], start={"x": 1.0, "y": 0.0})
+    with pytest.raises(igpe.errors.ModelError, match=words):
+        igpe.check(found)
+
+
+def test_the_transistor_amplifier():
+    """Hairer and Wanner, Solving Ordinary Differential Equations II, with published end values."""
+    start = {"y[1]": 0, "y[2]": 3, "y[3]": 3, "y[4]": 6, "y[5]": 3, "y[6]": 3, "y[7]": 6, "y[8]": 0}
+    data = pd.DataFrame({"time": [0.1, 0.2], "y[8]": 0.0})
+    run = igpe.Experiment(data, start=start, start_time=0.0, sigma=0.01)
+    found = igpe.Problem(models.amplifier, parameters=["beta"], experiments=run)
+    end = igpe.simulate(found, {"beta": 1e-6}, [0.2]).filter(like="y[").to_numpy()[0]
+    assert end == pytest.approx(
+        [
+            -5.562145012262709e-3,
+            3.006522471903042,
+            2.849958788608128,
+            2.926422536206241,
+            2.704617865010554,
+            2.761837778393145,
+            4.770927631616772,
+            1.236995868091548,
+        ],
+        abs=1e-5,
+    )

@@ -26,14 +26,14 @@ from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import ModelError
 from igpe.core.markup import bracketed, in_words
-from igpe.equations.incidence import at_any_order, dependent, differentiated, incidence, parts
+from igpe.equations.incidence import at_any_order, differentiated
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.instant import REFUSALS, Instant, Pretended, plain, reason, said
 from igpe.equations.reading.pieces import Joined, Roles, alike, explored, mentions, places
 from igpe.equations.reduction import reduced
 from igpe.equations.switching import Jump, gap_of
 from igpe.equations.symbols import Role, Symbols, make_symbols, require_at, stack
-from igpe.equations.system import System
+from igpe.equations.system import System, combined
 from igpe.equations.translate import Translator
 from igpe.problem.building import build, kind_of
 from igpe.problem.experiment import Experiment, Unknown
@@ -41,6 +41,7 @@ from igpe.problem.inputs import evaluate
 from igpe.problem.model import Instance, Series, along_time, model_starts
 from igpe.problem.problem import Problem
 from igpe.problem.space import skipped, without_formula
+from igpe.problem.starts import without_start
 
 
 def read_jumps(
@@ -132,14 +133,25 @@ def read_systems(
             require_agreement(problem, experiment, system, read[kind].instance, again=again)
         if (array := read[kind].derivatives) is not None:
             system = reduced(problem, experiment, system, array)
+        else:
+            system = read[kind].solved(system)
+            _require_starts(system, experiment)
         systems.append(system)
     return systems
+
+
+def _require_starts(system: System, experiment: Experiment) -> None:
+    missing = [n for n in system.symbols.states if system.start_of(n, experiment) is None]
+    if missing:
+        raise without_start("", missing)
 
 
 class _Reading:
     """The equations of experiments of one kind, read from a model at times of our own.
 
     instance     the model at these times
+    read         the equations as the model has them
+    solvable     the same, combinations in the place of equations that depend on each other
     derivatives  of equations of a higher index: these with their derivatives; else None
     """
 
@@ -173,13 +185,11 @@ class _Reading:
             starts={},
             any_value=frozenset(_of_any_value(self.instance, self.symbols, self.usual)),
         )
-        self.derivatives = None
-        if not _is_solvable(self.read):
-            _refuse_unsolvable(self.read, self.instance)
-            names, residual = self.read.equations, self.read.residual
+        self.derivatives, self.solvable = None, combined(self.read)
+        if not self.solvable.is_solvable:
+            _refuse_unsolvable(self.solvable, self.instance)
+            names, residual = self.solvable.equations, self.solvable.residual
             self.derivatives = differentiated(names, residual, self.symbols)
-        else:
-            _refuse_dependent(self.read)
 
     def system(self, experiment: Experiment) -> System:
         """The equations as one of the experiments uses them."""
@@ -197,6 +207,13 @@ class _Reading:
         if self.derivatives is not None:
             return replace(self.read, **parts_of_own)
         return self.read.of_another(**parts_of_own)
+
+    def solved(self, system: System) -> System:
+        """A system with the equations of `solvable`."""
+        if self.solvable is self.read:
+            return system
+        own = {"equations": self.solvable.equations, "residual": self.solvable.residual}
+        return replace(system, **own)
 
     def _without_effect(self, told: Sequence[str]) -> Iterator[tuple[str, float]]:
         """What differs at single instants, unless what is measured may differ there as well."""
@@ -264,11 +281,6 @@ def _inserted(
         yield id(data), ca.SX(value)
 
 
-def _is_solvable(system: System) -> bool:
-    found = parts(incidence(system.residual, system.unknowns))
-    return not found.spare_rows and not found.spare_columns
-
-
 def _refuse_unsolvable(system: System, instance: Instance) -> None:
     """Refuse equations that their derivatives do not make solvable either."""
     slopes = {id(data) for series in instance.slopes.values() for data in series.values()}
@@ -320,20 +332,6 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         * has_space
         + f" The model skips {in_words(gaps)}." * bool(free and gaps)
     )
-
-
-def _refuse_dependent(system: System) -> None:
-    """Refuse linear equations of which one follows from others, or contradicts them."""
-    block = dependent(system.residual, system.unknowns)
-    if block is not None:
-        of = [system.equations[r] for r in block.rows]
-        raise ModelError(
-            f"Whatever the values are, the equations {bracketed(of)} do not determine "
-            f"{in_words([system.unknown_names[c] for c in block.columns])}: one equation "
-            "follows from the others, or contradicts them. Remove it, or replace it by an "
-            "equation that is missing. With a grid in space, two equations may contain the "
-            "same difference: choose another scheme (space=...)."
-        )
 
 
 SOME = 0.7  # what all quantities are where a change at one instant is computed

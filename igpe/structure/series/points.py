@@ -79,7 +79,7 @@ def random_tangents(
     raises  Singular where the equations are not defined
     """
     d, n, width = dynamics, dynamics.x.numel(), dynamics.x.numel() * field.size
-    if width > MOST_NUMBERS or d.y.numel():
+    if not n or width > MOST_NUMBERS or d.y.numel():
         return random_moves(d, field)
 
     def tangents(k: int, prime: int) -> Residues:
