@@ -90,9 +90,11 @@ class Settings(Suggesting):
         """Return the settings with the default integrator that suits the problem.
 
         Compiled code is used if the model has many states, or so many unknowns that step 4 may have
-        to compile the model anyway, or events: CVODES starts anew after each.
+        to compile the model anyway, or events: CVODES starts anew after each. IDAS, for implicit
+        algebraic variables, takes many more steps.
         """
         is_compiled = is_large(problem) or len(problem.box) >= MANY
+        is_compiled |= any((s.flow or s).solved.implicit for s in compiled(problem).systems)
         pairs = zip(problem.experiments, compiled(problem).switching, strict=True)
         is_compiled |= any(moved and (e.steady is None or e.events) for e, moved in pairs)
         return replace(self, integrator=self.compiled) if is_compiled else self

@@ -317,7 +317,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
             "...) for each piece."
         )
     gaps = [f"'{name}' at {in_words(at)}" for name, at in skipped(instance).items()]
-    lists = dict.fromkeys(c.parent_component().name for c in instance.conditions.values())
+    single = dict.fromkeys(c.parent_component().name for c in instance.conditions.values())
     many = f"; too many equations for the unknowns that they contain: {bracketed(spare)}"
     model, time = instance.model, instance.time
     has_space = any(s is not time for s in model.component_objects(ContinuousSet))
@@ -332,9 +332,9 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         "this condition only if the discretisation scheme has a formula for this point."
         * has_space
         + f" The model skips {in_words(gaps)}." * bool(free and gaps)
-        + f" igpe does not use {bracketed(lists)} here: they are not indexed by time, so they apply "
-        "only at individual times. Write equations that always hold as rules indexed by time: "
-        "m.inlet = Constraint(m.t, rule=lambda m, t: m.c[0, t] == 1)." * bool(free and lists)
+        + f" igpe does not use {bracketed(single)} here: they are not indexed by time, so they "
+        "apply only at individual times. Write equations that always hold as rules over time: "
+        "m.inlet = Constraint(m.t, rule=lambda m, t: m.c[0, t] == 1)." * bool(free and single)
     )
 
 
