@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from igpe.core.errors import EstimationFailed, IgpeError, ProblemError
 from igpe.core.markup import filled, printable
+from igpe.core.status import Status
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 FORMAT = 1  # of the JSON that commands write
@@ -30,8 +32,6 @@ class Commands(TyperGroup):
     """Every error of igpe becomes one message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        from igpe.core.errors import EstimationFailed, IgpeError
-
         try:
             return super().invoke(ctx)
         except EstimationFailed as error:
@@ -240,7 +240,6 @@ def _replaceable(path: Path | None, kind: str | None = None) -> Path | None:
 
 def require_new(path: Path, *, force: bool) -> None:
     """Raise ProblemError for an existing file that may not be overwritten."""
-    from igpe.core.errors import ProblemError
     from igpe.core.files import require_writable
 
     if path.exists() and not force:
@@ -368,8 +367,6 @@ def merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 
 def finished(result: "Result") -> "Result":
     """The estimate on which a command builds; raises KeyboardInterrupt if Ctrl-C stopped it."""
-    from igpe.core.status import Status
-
     if result.stopped_by is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return result

@@ -26,7 +26,10 @@ from igpe.cli.application import (
     typed,
     written,
 )
+from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
+from igpe.core.markup import filled
 from igpe.core.progress import reported
+from igpe.core.status import Status
 
 COLOURS = {"good": "green", "fair": "yellow", "bad": "red"}
 
@@ -79,7 +82,6 @@ def estimate(
     Ctrl-C ends with the best estimate so far, if there is one.
     """
     from igpe.cli.model_file import is_petab
-    from igpe.core.status import Status
     from igpe.results.answer import verdict
     from igpe.results.report import TITLE
 
@@ -120,7 +122,6 @@ def _of_petab(problem: "Problem", result: Any) -> tuple[str, dict[str, float], A
 
     An estimate near which the model cannot be integrated is an estimate all the same.
     """
-    from igpe.core.errors import EstimationFailed
     from igpe.formats.petab.errors import petab_errors, petab_objective
 
     sentences, objective, errors = "", dict[str, float](), None
@@ -148,7 +149,6 @@ def simulate(
     json: JsonFile = None,
 ) -> None:
     """Integrate the model at given parameters and print a table (CSV)."""
-    from igpe.core.errors import ProblemError
     from igpe.dynamics.simulation import simulate as run
     from igpe.formats.petab.conditions import PetabModel
     from igpe.results.plots.fit import plot_simulation
@@ -215,8 +215,6 @@ def compare(
 
     Ctrl-C ends with the runs that are finished, if there are any.
     """
-    from igpe.core.markup import filled
-
     problem = problem_of(model, data)
     points, remarks = _starts(problem, starts, seed, between)
     with reported(True) as tell:
@@ -243,7 +241,6 @@ def _starts(
     import numpy as np
 
     from igpe.core.box import Box
-    from igpe.core.errors import ProblemError
 
     box = problem.box
     low, high = (np.clip(end, box.lower, box.upper) for end in between)
@@ -275,7 +272,6 @@ def _compared(
 
     raises Unsupported if a method that was named cannot do what the problem asks, or none can
     """
-    from igpe.core.errors import Unsupported
     from igpe.dynamics.collocation.collocation import Collocation
     from igpe.dynamics.shooting.incremental_shooting import IncrementalShooting
     from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
@@ -375,7 +371,6 @@ def design(
     from inspect import signature
 
     from igpe.cli.model_file import load_design, load_settings
-    from igpe.core.errors import ProblemError
     from igpe.planning.design import design as plan
     from igpe.planning.design_search import INTERRUPTED
 
@@ -430,7 +425,6 @@ def certify(
     With --region, prove a region that contains all parameters that explain the data well enough.
     Ctrl-C ends the search; igpe then reports what has been proved.
     """
-    from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove
     from igpe.proofs.prover.regions import certify_region as prove_region
     from igpe.results.certificates import CertifiedRegion

@@ -20,6 +20,8 @@ from igpe.cli.application import (
     resolved,
     rows,
 )
+from igpe.core.errors import DataError, ModelError, ProblemError
+from igpe.core.markup import cell, closest_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +59,6 @@ def convert(
 
     igpe convert result.json estimates.xlsx
     """
-    from igpe.core.errors import ProblemError
     from igpe.core.files import write
 
     if not target.suffix:
@@ -87,7 +88,6 @@ def convert(
 def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
     """A Python file's problem in a folder."""
     from igpe.cli.model_file import load_problem
-    from igpe.core.errors import ProblemError
     from igpe.formats.petab.write import to_petab
 
     if source.suffix.lower() != ".py":
@@ -100,7 +100,6 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
 
 
 def _result(source: Path, target: str) -> Any:
-    from igpe.core.errors import DataError
     from igpe.results.result import Result
 
     if source.suffix.lower() != ".json":
@@ -113,7 +112,6 @@ def _result(source: Path, target: str) -> Any:
 
 def _stored(source: Path, entry: str, kind: type) -> Any:
     """An entry of an answer's file; None if it has none of that kind."""
-    from igpe.core.errors import DataError
     from igpe.core.files import read_json
 
     try:
@@ -129,7 +127,6 @@ def _stored(source: Path, entry: str, kind: type) -> Any:
 
 def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
     """A parameter table: the problem's with other nominal values, or a new one."""
-    from igpe.core.errors import DataError
     from igpe.formats.petab.errors import filled_table, parameter_table
 
     is_json = source.suffix.lower() == ".json"
@@ -154,7 +151,6 @@ def _table(source: Path) -> "pd.DataFrame":
     """The table of an answer, or a table."""
     import pandas as pd
 
-    from igpe.core.errors import DataError
     from igpe.core.json_form import restored
     from igpe.problem.tables import read_table
 
@@ -172,8 +168,6 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
     """The table as the bytes of a file; what a spreadsheet would take for a formula is a text."""
     from io import BytesIO
 
-    from igpe.core.errors import DataError
-    from igpe.core.markup import cell
     from igpe.problem.tables import PACKAGES
 
     ending, content = target.suffix.lower(), BytesIO()
@@ -248,7 +242,6 @@ def new(
 
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """
-    from igpe.core.errors import ProblemError
     from igpe.core.files import write
     from igpe.formats.draft import draft
 
@@ -294,7 +287,6 @@ def new(
 
 def _drafted(make: Callable[..., Any]) -> Any:
     """The draft; what errors say to type in Python is said in the words of the command line."""
-    from igpe.core.errors import DataError
     from igpe.formats.workbooks.cells import Question
 
     try:
@@ -346,8 +338,6 @@ def _answers(
 
 def _table_file(text: str) -> Path:
     """The path of a file that is there; else it is asked for again."""
-    from igpe.core.markup import closest_file
-
     path = Path(text.strip().strip("'\""))
     if not path.is_file():
         raise typer.BadParameter(f"No such file: '{path}'.{closest_file(path)}")
@@ -355,8 +345,6 @@ def _table_file(text: str) -> Path:
 
 
 def _names(given: list[str]) -> dict[str, str]:
-    from igpe.core.errors import ProblemError
-
     names = _pairs("--column", given, "'c(A) [mol/L]=A'")
     for header, name in names.items():
         if not name.isidentifier():
@@ -369,8 +357,6 @@ def _names(given: list[str]) -> dict[str, str]:
 
 
 def _pairs(option: str, given: list[str], example: str) -> dict[str, str]:
-    from igpe.core.errors import ProblemError
-
     pairs = [one.rpartition("=") for one in given]
     for header, _, value in pairs:
         if not header or not value.strip():
@@ -381,7 +367,6 @@ def _pairs(option: str, given: list[str], example: str) -> dict[str, str]:
 
 
 def _reactions(given: list[str]) -> list[str]:
-    from igpe.core.errors import ModelError
     from igpe.formats.kinetics.laws import read_equation
 
     reactions = [part.strip() for one in given for part in one.split(";") if part.strip()]

@@ -411,9 +411,8 @@ def design(
     for field, count in (("experiments", experiments), ("pool", pool), ("starts", starts)):
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
     require(is_count(seed), "igpe.design", "seed", seed, "a non-negative integer")
-    is_one = isinstance(criterion, Criterion) and not isinstance(criterion, type)
     expected = "igpe.planning.DOptimal() or another criterion"
-    require(is_one, "igpe.design", "criterion", criterion, expected)
+    require(isinstance(criterion, Criterion), "igpe.design", "criterion", criterion, expected)
     if is_labelled(problem):
         said = labelled_design(problem)
         problem, existing = said.problem, existing and said.measured

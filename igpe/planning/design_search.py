@@ -8,7 +8,7 @@ section 3: the problem is not convex, local optima work well).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -18,10 +18,12 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
-from igpe.planning.design_limits import KEPT, DesignLimits, PlannedLimits
+from igpe.planning.design_limits import KEPT, DesignLimits
 from igpe.planning.design_problem import DesignProblem, planned_name
-from igpe.planning.information import DesignInformation, RegularisedCriterion, UnknownSpace
+from igpe.planning.information import DesignInformation
 from igpe.planning.plan import PlannedExperiment
+from igpe.planning.planned_model import PlannedSensitivities
+from igpe.planning.rival_design import PairRows, RivalDesign
 from igpe.planning.sample_choice import SampleChoice, SamplingRules, choose
 
 ROUNDS = 6  # of numbers and samples in turn
@@ -66,62 +68,15 @@ class BestDesign(NamedTuple):
         return () if self.complete else (INTERRUPTED,)
 
 
-class PlannedRows(Protocol):
-    """Rows of planned experiments in one scenario, as `PlannedSensitivities` has them."""
-
-    def rows(self, design: FloatArray) -> FloatArray | None:
-        """(n_times, n_measured, n_rows, n) at a design (n_choices,); None where there are none."""
-        ...
-
-    def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """The same with derivatives (..., n_choices) by the design."""
-        ...
-
-
-class SearchedDesign(Protocol):
-    """What is searched: `DesignProblem`, or that of rival models. A scenario is of its own kind."""
-
-    @property
-    def first(self) -> DesignProblem:
-        """What has the choices, the samples that may be taken, and their costs."""
-        ...
-
-    @property
-    def refined(self) -> Self:
-        """The same with all times at which samples may be taken."""
-        ...
-
-    @property
-    def space(self) -> UnknownSpace:
-        """The unknowns."""
-        ...
-
-    @property
-    def judge(self) -> RegularisedCriterion:
-        """The criterion, finite everywhere."""
-        ...
-
-    def outputs(self, scenario: Any, /) -> PlannedRows:
-        """Rows of a planned experiment."""
-        ...
-
-    def limits(self, scenarios: Sequence[Any], /) -> Sequence[PlannedLimits]:
-        """The model's constraints in a planned experiment, in all scenarios."""
-        ...
-
-    def known(self, scenario: Any, /) -> FloatArray:
-        """(m, n) rows of what is known before."""
-        ...
-
-
-Posed = TypeVar("Posed", bound=SearchedDesign)
+Posed = TypeVar("Posed", bound=DesignProblem | RivalDesign)
 
 
 @dataclass(frozen=True)
 class DesignSearch(Generic[Posed]):
     """A search for the numbers and samples of planned experiments.
 
-    points  the scenarios: of one model, values of the unknowns
+    posed   of one model, or of rivals
+    points  the scenarios: of one model values of the unknowns, of rivals pairs
     pool    random experiments to begin with;  starts: local searches
     """
 
@@ -137,7 +92,7 @@ class DesignSearch(Generic[Posed]):
         return self.posed.first
 
     @cached_property
-    def outputs(self) -> list[PlannedRows]:
+    def outputs(self) -> list[PlannedSensitivities | PairRows]:
         """Rows of a planned experiment, for each scenario."""
         return [self.posed.outputs(values) for values in self.points]
 
@@ -184,7 +139,8 @@ class DesignSearch(Generic[Posed]):
         _require_kept(best)
         if not (self.first.sampling.free and best.complete):
             return self, best
-        fine = replace(self, posed=self.posed.refined)
+        posed: Any = self.posed.refined  # of the same kind
+        fine = replace(self, posed=posed)
         finer = fine.refined(best)
         return (fine if finer.complete else self), finer
 

@@ -16,7 +16,7 @@ of the criteria hold. What a plan reports is computed from F alone, by `determin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -27,37 +27,19 @@ from igpe.core.errors import ProblemError
 from igpe.numerics.covariance import RANK, directions
 
 
-@runtime_checkable
-class Criterion(Protocol):
-    """Judges covariances.
+@dataclass(frozen=True)
+class Criterion:
+    """Base of criteria, which judge covariances.
 
-    of       unknowns of interest, all if empty; the errors of the others do not count
+    of       unknowns of interest (or one name), all if empty; all others are nuisance parameters
+             (Ds, As, ...), whose errors do not count
     meaning  what exp(-Φ/2) is, in words
     concave  whether Φ is concave in the information matrix, so that losses can be bounded
     """
 
-    meaning: str
-    concave: bool
-
-    @property
-    def of(self) -> tuple[str, ...]:
-        """Unknowns of interest."""
-        ...
-
-    def log_information(self, covariance: FloatArray) -> FloatArray:
-        """Φ of one covariance (k, k) or of many (..., k, k)."""
-        ...
-
-    def slope(self, covariance: FloatArray) -> FloatArray:
-        """(k, k) dΦ/dC at one covariance."""
-        ...
-
-
-@dataclass(frozen=True)
-class _OfInterest:
-    """of  unknowns of interest (or one name); all others are nuisance parameters (Ds, As, ...)."""
-
     of: tuple[str, ...] = ()
+    meaning: ClassVar[str]
+    concave: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         names = (self.of,) if isinstance(self.of, str) else self.of
@@ -68,16 +50,23 @@ class _OfInterest:
             )
         object.__setattr__(self, "of", tuple(names))
 
+    def log_information(self, covariance: FloatArray) -> FloatArray:
+        """Φ of one covariance (k, k) or of many (..., k, k)."""
+        raise NotImplementedError
+
+    def slope(self, covariance: FloatArray) -> FloatArray:
+        """(k, k) dΦ/dC at one covariance."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
-class DOptimal(_OfInterest):
+class DOptimal(Criterion):
     """Criterion that minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k.
 
     The criterion does not depend on the units of the unknowns.
     """
 
     meaning = "geometric mean relative error, det(C)^(1/2n)"
-    concave = True
 
     def log_information(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
@@ -89,11 +78,10 @@ class DOptimal(_OfInterest):
 
 
 @dataclass(frozen=True)
-class AOptimal(_OfInterest):
+class AOptimal(Criterion):
     """Criterion that minimises the mean variance of the relative errors: Φ = -log(tr C / k)."""
 
     meaning = "root mean square relative error, (tr C / n)^(1/2)"
-    concave = True
 
     def log_information(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
@@ -105,14 +93,13 @@ class AOptimal(_OfInterest):
 
 
 @dataclass(frozen=True)
-class EOptimal(_OfInterest):
+class EOptimal(Criterion):
     """Criterion that minimises the longest axis of the confidence ellipsoid of relative errors.
 
     Φ = -log λmax(C).
     """
 
     meaning = "relative error of the worst combination, λmax(C)^(1/2)"
-    concave = True
 
     def log_information(self, covariance: FloatArray) -> FloatArray:
         """See `Criterion`."""
@@ -125,7 +112,7 @@ class EOptimal(_OfInterest):
 
 
 @dataclass(frozen=True)
-class ModifiedE(_OfInterest):
+class ModifiedE(Criterion):
     """Criterion that makes the confidence ellipsoid of relative errors as round as possible.
 
     Φ = -log(λmax/λmin), which does not depend on the size of the ellipsoid.

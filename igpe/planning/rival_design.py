@@ -19,7 +19,7 @@ number: of two inhibition types by 9, not by 50. A plan tells this number: `Refi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
 from typing import NamedTuple
@@ -182,7 +182,7 @@ class PairRows:
     bounds: tuple[FloatArray, FloatArray]
 
     def rows(self, design: FloatArray) -> FloatArray | None:
-        """See `PlannedRows`; one row for each measurement."""
+        """See `PlannedSensitivities`; one row for each measurement."""
         one, other = self.right.at(design), self.rival.at(design)
         if one is None or other is None:
             return None
@@ -197,7 +197,7 @@ class PairRows:
         return result if np.isfinite(result).all() else None
 
     def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """See `PlannedRows`."""
+        """See `PlannedSensitivities`."""
         return with_slopes(self.rows, design, self.bounds)
 
 
@@ -224,7 +224,7 @@ class RivalDesign:
     @property
     def refined(self) -> "RivalDesign":
         """The same with all times at which samples may be taken."""
-        return RivalDesign({n: p.refined for n, p in self.posed.items()}, self.pairs)
+        return replace(self, posed={n: p.refined for n, p in self.posed.items()})
 
     def limits(self, pairs: Sequence[RivalPair]) -> list[PlannedLimits]:
         """The constraints of the models of these pairs, in a planned experiment."""
