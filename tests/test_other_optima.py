@@ -36,13 +36,7 @@ from igpe.estimation.equally_good import UNCONFIRMED
 from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.optima import (
-    LIKELIHOOD,
-    Landscape,
-    distinct,
-    has_same_values,
-    is_same_objective,
-)
+from igpe.numerics.optima import LIKELIHOOD, Landscape, distinct, has_same_values, is_same_objective
 from igpe.results.certificates import DynamicCertificate
 
 pytestmark = pytest.mark.thorough

@@ -21,11 +21,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.reading.pieces import moves, of_time, ramp
 from igpe.equations.sizes import ProblemSizes
-from igpe.equations.switching import (
-    Jump,
-    Switching,
-    with_modes,
-)
+from igpe.equations.switching import Jump, Switching, with_modes
 from igpe.equations.switching import switching as make_switching
 from igpe.equations.symbols import stack
 from igpe.equations.system import System

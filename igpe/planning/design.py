@@ -33,11 +33,7 @@ from igpe.planning.design_problem import (
     read_design,
     require_inside,
 )
-from igpe.planning.design_search import (
-    BestDesign,
-    DesignSearch,
-    planned_experiments,
-)
+from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiments
 from igpe.planning.design_variables import (
     Between,
     DesignVariable,

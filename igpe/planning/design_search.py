@@ -63,6 +63,12 @@ class BestDesign(NamedTuple):
     complete: bool = True
 
     @property
+    def used(self) -> list[int]:
+        """Numbers of the experiments in which samples are taken."""
+        used: list[int] = np.flatnonzero(self.chosen.times.any(axis=1)).tolist()
+        return used
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a plan says of an interrupted search."""
         return () if self.complete else (INTERRUPTED,)
@@ -499,8 +505,7 @@ def _require_kept(best: BestDesign) -> None:
 
 def planned_experiments(posed: DesignProblem, best: BestDesign) -> tuple[PlannedExperiment, ...]:
     """Those of a design in which samples are taken."""
-    used = np.flatnonzero(best.chosen.times.any(axis=1))
-    return tuple(_planned_experiment(posed, best, int(k)) for k in used)
+    return tuple(_planned_experiment(posed, best, k) for k in best.used)
 
 
 def _planned_experiment(posed: DesignProblem, best: BestDesign, k: int) -> PlannedExperiment:

@@ -25,22 +25,12 @@ from igpe.numerics.least_squares.base import Linearised, Residual, stacked
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.planning.design_limits import Budget
 from igpe.planning.design_problem import EMPTY, DesignProblem, Values, read_design
-from igpe.planning.design_search import (
-    BestDesign,
-    DesignSearch,
-    planned_experiments,
-)
+from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiments
 from igpe.planning.design_variables import DesignVariable, Sampling
 from igpe.planning.information import DOptimal
 from igpe.planning.plan import LaboratoryPlan, PlannedExperiment
 from igpe.planning.planned_model import PlannedSensitivities, PredictedOutputs
-from igpe.planning.rival_design import (
-    BoxHill,
-    Discriminating,
-    RivalDesign,
-    RivalPair,
-    variance_of,
-)
+from igpe.planning.rival_design import BoxHill, Discriminating, RivalDesign, RivalPair, variance_of
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
@@ -230,7 +220,7 @@ def _report(
     courses = [
         _course(design, name, e, k, best.design[k])
         for name in design.posed
-        for k, e in zip(_used(best), experiments, strict=True)
+        for k, e in zip(best.used, experiments, strict=True)
     ]
     power = _power(design, best, deltas)
     names = (*first.noise, *(i for e in experiments for i in e.inputs))
@@ -282,7 +272,7 @@ class RefittedRival:
             known = Residuals(held, posed.integrator)
         places, factor = np.arange(len(posed.full.box)), 1 / np.sqrt(variance_of(design.first))
         self._known = _Part(known, places, float(factor))
-        self._planned = {k: self._residuals(best, k) for k in _used(best)}
+        self._planned = {k: self._residuals(best, k) for k in best.used}
         box = posed.full.unknowns.select(posed.sources)
         pairs = zip(posed.space.names, box.in_logarithms, strict=True)
         logarithmic = frozenset(name for name, is_sought in pairs if is_sought)
@@ -337,12 +327,6 @@ class RefittedRival:
         return GaussNewton().fit(residual, self._start, self._box).cost
 
 
-def _used(best: BestDesign) -> list[int]:
-    """The experiments of a plan in which samples are taken."""
-    used: list[int] = np.flatnonzero(best.chosen.times.any(axis=1)).tolist()
-    return used
-
-
 def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -> pd.DataFrame:
     """One row for each ordered pair: see `RivalPlan.power`.
 
@@ -352,7 +336,7 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
     rows, count = [], int(best.chosen.taken.sum())
     rivals = {n: RefittedRival(design, n, best) for n in design.posed}
     predicted: dict[str, dict[int, PredictedOutputs]] = {n: {} for n in rivals}
-    for name, k in product(rivals, _used(best)):
+    for name, k in product(rivals, best.used):
         outputs = design.predicted(name, best.design[k])
         assert outputs is not None, "the search returns only designs that can be integrated"
         predicted[name][k] = outputs

@@ -30,11 +30,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.planning.design_limits import PlannedLimits
 from igpe.planning.design_problem import DesignProblem
 from igpe.planning.information import DOptimal, RegularisedCriterion, UnknownSpace, determined
-from igpe.planning.planned_model import (
-    PlannedSensitivities,
-    PredictedOutputs,
-    with_slopes,
-)
+from igpe.planning.planned_model import PlannedSensitivities, PredictedOutputs, with_slopes
 
 KEPT = 2000  # predictions of each rival that are not computed again
 

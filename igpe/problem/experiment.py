@@ -16,13 +16,7 @@ from igpe.core.errors import DataError
 from igpe.core.markup import Suggesting, closest
 from igpe.problem.card import experiment_html
 from igpe.problem.events import Event, read_events
-from igpe.problem.inputs import (
-    Input,
-    InputValue,
-    Table,
-    read_inputs,
-    require_overlap,
-)
+from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
 from igpe.problem.losses import NormalPrior
 from igpe.problem.measurements import read_measured
 from igpe.problem.noise.correlated import Correlation

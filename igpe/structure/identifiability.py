@@ -26,23 +26,9 @@ from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import moved_jumps
 from igpe.equations.symbols import stack, without_logarithm
 from igpe.problem.problem import Problem
-from igpe.structure.combinations import (
-    IdentifiableCombination,
-    additional,
-    combinations,
-)
-from igpe.structure.posed import (
-    FEWEST_TIMES,
-    PosedEquations,
-    SeriesExpansion,
-    expand,
-)
-from igpe.structure.sensitivity_rows import (
-    ExactRows,
-    TooMany,
-    sensitivity_rows,
-    work,
-)
+from igpe.structure.combinations import IdentifiableCombination, additional, combinations
+from igpe.structure.posed import FEWEST_TIMES, PosedEquations, SeriesExpansion, expand
+from igpe.structure.sensitivity_rows import ExactRows, TooMany, sensitivity_rows, work
 from igpe.structure.series.field import Singular, null_space
 from igpe.structure.series.points import NoPoint
 from igpe.structure.solutions import Alternatives, solutions

@@ -6,12 +6,7 @@ import pandas as pd
 
 from igpe.core.markup import in_words, listed, paragraph, table
 from igpe.structure.combinations import IdentifiableCombination
-from igpe.structure.identifiability import (
-    Access,
-    Finding,
-    Identifiability,
-    Identifiable,
-)
+from igpe.structure.identifiability import Access, Finding, Identifiability, Identifiable
 from igpe.structure.subsystems import SlopeGroup, Surplus
 
 PAIR = 2

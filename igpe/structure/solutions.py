@@ -19,13 +19,7 @@ from igpe.equations.symbols import stack
 from igpe.structure.combinations import LARGEST_WEIGHT, combined
 from igpe.structure.posed import SeriesExpansion
 from igpe.structure.sensitivity_rows import MARGIN, SeriesStart, scattered
-from igpe.structure.series.field import (
-    Echelon,
-    Singular,
-    echelon,
-    null_space,
-    small_quotients,
-)
+from igpe.structure.series.field import Echelon, Singular, echelon, null_space, small_quotients
 from igpe.structure.series.ideal import Ideal, ModularPolynomial, Relations, TooLong, Unrolled
 from igpe.structure.series.points import NoPoint
 

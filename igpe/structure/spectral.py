@@ -21,12 +21,7 @@ from igpe.problem.model import read
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.problem.spectra import Spectra
-from igpe.structure.identifiability import (
-    Access,
-    Identifiability,
-    Identifiable,
-    undecided,
-)
+from igpe.structure.identifiability import Access, Identifiability, Identifiable, undecided
 from igpe.structure.structure import Structure, analyse
 
 MOST = 8  # wavelengths: of more species only these are looked at

@@ -18,12 +18,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.covariance import (
-    chi_squared_probability,
-    directions,
-    leverage,
-    weak_sentences,
-)
+from igpe.numerics.covariance import chi_squared_probability, directions, leverage, weak_sentences
 from igpe.numerics.lack_of_fit import (
     ODD,
     Evidence,

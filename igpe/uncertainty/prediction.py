@@ -34,12 +34,7 @@ from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
-from igpe.uncertainty.likelihood import (
-    Likelihood,
-    at_estimate,
-    left_out,
-    require_confidence,
-)
+from igpe.uncertainty.likelihood import Likelihood, at_estimate, left_out, require_confidence
 
 CURVED = 0.25  # of half a linearised interval: ends of profile intervals so far from it are others
 BY_REFITS = "For bands from refits, pass replications=igpe.bootstrap(problem, result)."

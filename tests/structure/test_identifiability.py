@@ -11,11 +11,7 @@ from known_models import CASES, PULSE, SIX, TIMES, Known, cascade, checked
 from repeated import statistical
 
 import igpe
-from igpe.structure.identifiability import (
-    Identifiable,
-    identifiability,
-    moved_unknowns,
-)
+from igpe.structure.identifiability import Identifiable, identifiability, moved_unknowns
 from igpe.structure.posed import pose
 
 

@@ -21,13 +21,7 @@ from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
 import igpe
 from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.uncertainty.path import walk
-from igpe.uncertainty.profile import (
-    ParameterProfile,
-    Profiles,
-    _with_ranges,
-    profile,
-    sentences,
-)
+from igpe.uncertainty.profile import ParameterProfile, Profiles, _with_ranges, profile, sentences
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 

@@ -140,11 +140,8 @@ class Semibatch(Reactor):
     def _add_inputs(self, m: Any) -> None:
         over = [] if self.algebraic else [m.t]
         for feed in self.feeds:
-            unit = (
-                self._unit(Dimension(amount=1, time=-1))
-                if isinstance(feed, MolarFeed)
-                else self._unit(Dimension(volume=1, time=-1))
-            )
+            fed = AMOUNT if isinstance(feed, MolarFeed) else VOLUME
+            unit = self._unit(fed._replace(time=-1))
             m.add_component(feed.flow, pyo.Param(*over, mutable=True, default=0.0, units=unit))
             for name in _inputs_of(feed):
                 m.add_component(name, pyo.Param(mutable=True, units=self._unit(CONCENTRATION)))

@@ -117,13 +117,10 @@ class _Growth(RateLaw):
     listed: ClassVar = ("limits", "inhibitors")
     actors: ClassVar = ("substrate", "biomass")
     role: ClassVar = "substrate"
+    made: ClassVar = "biomass"
     growth: Constant
     limits: Mapping[str, Constant]
     inhibitors: Mapping[str, Constant]
-
-    def check(self, equation: Equation) -> None:
-        super().check(equation)
-        self._only(equation, "biomass", right=True)
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         x = c[self._only(equation, "biomass", right=True)]

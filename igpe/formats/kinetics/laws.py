@@ -125,12 +125,14 @@ class RateLaw:
     actors      fields that contain the name of one species
     role        the field in `actors` with the main species of the law; by default this is the only
                 species on the left
+    made        the field in `actors` with a species on the right, if the law needs one
     """
 
     dimensions: ClassVar[Mapping[str, Dimension]] = {}
     listed: ClassVar[tuple[str, ...]] = ()
     actors: ClassVar[tuple[str, ...]] = ()
     role: ClassVar[str] = ""
+    made: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
@@ -167,6 +169,8 @@ class RateLaw:
         self._check_direction(equation)
         if self.role:
             self._only(equation)
+        if self.made:
+            self._only(equation, self.made, right=True)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
         """All constants of the rate law, with their dimensions for this equation."""

@@ -41,15 +41,11 @@ class Transfer(RateLaw):
     """
 
     dimensions: ClassVar = {"coefficient": PER_TIME, "solubility": CONCENTRATION, "pressure": NONE}
-    actors = ("dissolved",)
+    actors, made = ("dissolved",), "dissolved"
     coefficient: Constant
     solubility: Constant
     pressure: Constant = 1.0
     dissolved: str | None = None
-
-    def check(self, equation: Equation) -> None:
-        super().check(equation)
-        self._only(equation, "dissolved", right=True)
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         saturated = value(self.solubility, m, t) * value(self.pressure, m, t)
@@ -80,16 +76,12 @@ class Dissolution(RateLaw):
         "saturation": CONCENTRATION,
         "initial": CONCENTRATION,
     }
-    actors, role = ("solid", "dissolved"), "solid"
+    actors, role, made = ("solid", "dissolved"), "solid", "dissolved"
     coefficient: Constant
     saturation: Constant
     initial: Constant
     solid: str | None = None
     dissolved: str | None = None
-
-    def check(self, equation: Equation) -> None:
-        super().check(equation)
-        self._only(equation, "dissolved", right=True)
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         initial = value(self.initial, m, t)

@@ -374,15 +374,11 @@ def degrees_in(text: str) -> Condition | None:
 
 def _one_temperature(pattern: re.Pattern[str], text: str) -> Condition | None:
     matches = [
-        m
+        condition(n, "K" if m[2] == "K" else "degC", m[0].lstrip("at @"))
         for m in pattern.finditer(text)
         if (n := _plain(m[1])) is not None and (m[2] != "K" or n >= COLDEST_KELVIN)
     ]
-    if len(matches) != 1:
-        return None
-    number = _plain(matches[0][1])
-    unit = "K" if matches[0][2] == "K" else "degC"
-    return None if number is None else condition(number, unit, matches[0][0].lstrip("at @"))
+    return matches[0] if len(matches) == 1 else None
 
 
 def _plain(text: str) -> float | None:

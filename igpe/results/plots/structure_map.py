@@ -9,15 +9,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.markup import label as escaped
 from igpe.results.plots.axes import BLUE, GREY, ORANGE, Plot, axes_for
-from igpe.results.result_data import (
-    ALGEBRAIC,
-    DYNAMIC,
-    OVER,
-    SQUARE,
-    UNDER,
-    MapPart,
-    StructureMap,
-)
+from igpe.results.result_data import ALGEBRAIC, DYNAMIC, OVER, SQUARE, UNDER, MapPart, StructureMap
 
 CELL, MOST = 0.2, 16.0  # inches: of a row or column, and of the whole picture at most
 GAP = 1.0  # rows or columns between sections
