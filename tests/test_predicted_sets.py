@@ -24,12 +24,21 @@ def box(**bounds):
     return Box(tuple(bounds), low, high)
 
 
-def test_the_other_solution_is_that_of_the_functions():
-    one = Alternatives(("k1", "k2"), 2, ("3*k1 + 4*k2", "k1*k2"))
-    own = box(other=(0, 1), k1=(0, 10), k2=(0, 10))
-    ((point, held),) = predicted([one], own, np.array([0.5, 2.0, 0.3]), seed=0)
-    assert held == [1, 2]
-    assert point == pytest.approx([0.5, 4 / 3 * 0.3, 3 / 4 * 2.0], rel=1e-6)
+@pytest.mark.parametrize(
+    ("functions", "start", "other"),
+    [
+        (("3*k1 + 4*k2", "k1*k2"), {"other": 0.5, "k1": 2.0, "k2": 0.3}, [0.5, 0.4, 1.5]),
+        (("q + q1", "q*q1"), {"q": 2.0, "q1": 0.3}, [0.3, 2.0]),
+        (("k1 + k2", "k1*k2"), {"k1": 2.0, "k2": 0.3, "A(t0)": 1.0}, [0.3, 2.0, 1.0]),
+    ],
+    ids=["beside another", "names that begin alike", "A(t0) in no function stays and is free"],
+)
+def test_the_other_solution_is_that_of_the_functions(functions, start, other):
+    one = Alternatives(tuple(n for n in start if n != "other"), 2, functions)
+    own = box(**dict.fromkeys(start, (0, 10)))
+    ((point, held),) = predicted([one], own, np.array(list(start.values())), seed=0)
+    assert [own.names[i] for i in held] == [n for n in start if n in functions[0]]
+    assert point == pytest.approx(other, rel=1e-6)
 
 
 def test_what_shares_no_function_moves_at_once_and_what_no_function_determines_stays():
@@ -43,20 +52,6 @@ def test_what_shares_no_function_moves_at_once_and_what_no_function_determines_s
     exchanged = [0.363, 0.225, 0.678, 0.666, 0.7, 0.6]
     assert points[0][0] == pytest.approx(exchanged, rel=1e-6)
     assert [held for _, held in points] == [[0, 1, 2, 3]] * 3
-
-
-def test_names_that_begin_alike_are_told_apart():
-    one = Alternatives(("q", "q1"), 2, ("q + q1", "q*q1"))
-    ((point, _),) = predicted([one], box(q=(0, 10), q1=(0, 10)), np.array([2.0, 0.3]), seed=0)
-    assert point == pytest.approx([0.3, 2.0], rel=1e-6)
-
-
-def test_unknowns_in_no_function_stay_where_they_are_and_are_free():
-    one = Alternatives(("k1", "k2", "A(t0)"), 2, ("k1 + k2", "k1*k2"))
-    own = box(**{"k1": (0, 10), "k2": (0, 10), "A(t0)": (0, 5)})
-    ((point, held),) = predicted([one], own, np.array([2.0, 0.3, 1.0]), seed=0)
-    assert held == [0, 1]
-    assert point == pytest.approx([0.3, 2.0, 1.0], rel=1e-6)
 
 
 @pytest.mark.parametrize("functions", [(), ("sin(k1)",), ("__import__('os')",)])

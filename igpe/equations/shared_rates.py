@@ -29,7 +29,6 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import Graph, apply_to_sx
 
 MOST_TERMS = 60  # of a sum
-MOST_POWER = 8  # that is expanded
 
 Powers = tuple[tuple[int, int], ...]
 """(which, exponent), sorted, without exponents 0: of unknowns, or of factors."""
@@ -218,16 +217,6 @@ class _Slopes:
         factor = self._factor(frozenset(rest.items()), lambda: self.expression(rest))
         return _product({(shared, ()): Fraction(sign)}, factor)
 
-    def power(self, base: Terms, exponent: Terms) -> Terms:
-        """A power, expanded where the exponent is a small whole number."""
-        number = exponent.get(((), ()), Fraction(0))
-        if len(exponent) != 1 or number.denominator != 1 or not 0 < abs(number) <= MOST_POWER:
-            return self.function("POW", base, exponent)
-        result = one = self.single(base)
-        for _ in range(abs(int(number)) - 1):
-            result = _product(result, one)
-        return result if number > 0 else self.quotient(ONE, result)
-
 
 ONE: Terms = {((), ()): Fraction(1)}
 
@@ -284,10 +273,8 @@ _RULES: Mapping[str, Callable[..., Terms]] = {
     "SQ": lambda s, a: s.product(a, a),
     "DIV": _Slopes.quotient,
     "INV": lambda s, a: s.quotient(ONE, a),
-    "POW": _Slopes.power,
-    "CONSTPOW": _Slopes.power,
 }
-"""By CasADi's name of the operation."""
+"""By CasADi's name of the operation; small whole powers are products there."""
 
 
 def _best_units(ivp: InitialValueProblem, usable: set[int], positive: set[int]) -> list[Powers]:

@@ -73,7 +73,6 @@ Polynomial = Mapping[Exponents, Any]
 """Exponents of the unknowns -> coefficient, SX, which holds the data."""
 
 MOST_MONOMIALS = 60  # of numerator or denominator: what is longer is not looked at
-MOST_FACTORS = 6  # of a whole power
 
 
 class NoQuotient(Exception):
@@ -130,14 +129,6 @@ def quotient(expression: Any, q: Any, rest: Any) -> Quotient:
         values = [a.coefficient for a in operands]
         if all(v is not None for v in values):
             return known(apply_to_sx(name, values))
-        if name in ("CONSTPOW", "POW"):
-            c = float(values[1]) if values[1] is not None and values[1].is_constant() else 0.5
-            if c != round(c) or abs(c) > MOST_FACTORS:
-                raise NoQuotient
-            result = known(ca.SX(1))
-            for _ in range(int(abs(c))):
-                result = result.times(operands[0])
-            return result if c >= 0 else ~result
         if name not in _RULES:
             raise NoQuotient
         return _RULES[name](*operands)
@@ -191,6 +182,7 @@ _RULES: Mapping[str, Callable[..., Quotient]] = {
     "DIV": lambda a, b: a.times(~b),
     "INV": lambda a: ~a,
 }
+"""By CasADi's name of the operation; small whole powers are products there."""
 
 MARGIN = 2  # orders beyond the number of monomials and states
 MOST_NUMBERS = 1e5  # of nodes and orders; more takes long

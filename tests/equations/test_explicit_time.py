@@ -66,23 +66,12 @@ def test_a_factor_that_vanishes_at_small_temperatures():
 
 
 @pytest.mark.parametrize("last", [1000.0, 5000.0, 50000.0])
-def test_a_catalyst_that_deactivates(last):
-    problem = one_state(
-        lambda m, t: m.dx[t] == -m.a * pyo.exp(-m.b * t) * m.x[t], last, unknowns=("a", "b")
-    )
+@pytest.mark.parametrize("other", [None, lambda m, t: -pyo.exp(-m.E / m.T[t]) * m.y[t]])
+def test_a_catalyst_that_deactivates(last, other):
+    """Alone, and beside an equation that vanishes."""
+    law = lambda m, t: m.dx[t] == -m.a * pyo.exp(-m.b * t) * m.x[t]  # noqa: E731
     a, b = 2 / last, 2 / last
-    times, x = simulated(problem, {"a": a, "b": b}, last)
-    assert x == pytest.approx(np.exp(-a * (1 - np.exp(-b * times)) / b), rel=1e-4)
-
-
-def test_a_decay_beside_an_equation_that_vanishes():
-    a, b, last = 2e-3, 2.65e-3, 1856.0
-    problem = one_state(
-        lambda m, t: m.dx[t] == -m.a * pyo.exp(-m.b * t) * m.x[t],
-        last,
-        unknowns=("a", "b", "E"),
-        second=lambda m, t: -pyo.exp(-m.E / m.T[t]) * m.y[t],
-    )
+    problem = one_state(law, last, unknowns=("a", "b", "E"), second=other)
     times, x = simulated(problem, {"a": a, "b": b, "E": 5000.0}, last)
     assert x == pytest.approx(np.exp(-a * (1 - np.exp(-b * times)) / b), rel=1e-4)
 

@@ -74,6 +74,7 @@ def test_whole_urethane_model_is_suitable():
 
 
 def test_measured_volume_isolates_the_first_reaction():
+    """The slope it predicts is the number computed by hand."""
     found = analyse(urethane_problem("nA", "nB", "nC", "V"))
     smallest = found.subsystems[0]
     assert set(smallest.equations) == {"B", "law_k1", "flux_1"}
@@ -82,23 +83,8 @@ def test_measured_volume_isolates_the_first_reaction():
     (one,) = found.surplus  # three balances for the two amounts that are not measured
     assert one.equations == ("sum_A", "sum_B", "volume")
     assert one.needless == 1
-
-
-def test_of_overlapping_balances_the_smallest_are_used():
-    found = analyse(urethane_problem("nA", "nB", "nC", "V"))
     used = {e for s in found.subsystems for e in s.equations}
-    assert used & {"sum_A", "sum_B", "volume"} == {"sum_B"}  # nD; nobody asks for nE
-
-
-def test_unmeasured_product_leaves_urethane_to_the_dynamics():
-    found = analyse(urethane_problem("nA", "nB"))
-    assert found.groups == ()
-    assert found.names(Access.DYNAMIC) == tuple(UNKNOWN)
-    assert found["kref1"].measure == (("nC",),)
-
-
-def test_predicted_slope_is_the_number_computed_by_hand():
-    found = analyse(urethane_problem("nA", "nB", "nC", "V"))
+    assert used & set(one.equations) == {"sum_B"}  # the smallest, for nD; nobody asks for nE
     posed, slope = found.reduced[0].posed, found.slopes[0]["nB"]
     f = ca.Function("f", [posed.q, posed.data, posed.time, posed.inputs], [slope])
     q = [{"kref1": 2.0, "Ea1": 7.0}.get(n, 1.0) for n in posed.q_names]
@@ -106,6 +92,13 @@ def test_predicted_slope_is_the_number_computed_by_hand():
     want = -5.0 * k1 * 0.3 * 0.4 / 25.0 + 0.2
     assert posed.data_names == ("nA", "nB", "nC", "V")
     assert float(f(q, [0.3, 0.4, 0.1, 5.0], 0.0, 340.0)) == pytest.approx(want, rel=1e-12)
+
+
+def test_unmeasured_product_leaves_urethane_to_the_dynamics():
+    found = analyse(urethane_problem("nA", "nB"))
+    assert found.groups == ()
+    assert found.names(Access.DYNAMIC) == tuple(UNKNOWN)
+    assert found["kref1"].measure == (("nC",),)
 
 
 def conserved(times):

@@ -15,8 +15,6 @@ import casadi as ca
 from igpe.equations.operations import Graph, Node
 from igpe.equations.symbols import stack
 
-MOST_FACTORS = 64  # of a whole power that is multiplied out
-
 Weight = Callable[["SeriesGraph", int, int], int]
 """(graph, g, z) -> the node w in z' = w g'."""
 
@@ -62,20 +60,11 @@ class SeriesGraph(Graph):
         return self._positions[key]
 
     def power(self, a: int, c: float) -> int:
-        """a**c, multiplied out where c is a whole number: w = c z / a."""
-        if c != round(c) or abs(c) > MOST_FACTORS:
-            factor = self.constant(c)
-            return self.integral(
-                "power",
-                a,
-                lambda graph, a, z: graph.make("DIV", graph.make("MUL", factor, z), a),
-                c,
-            )
-        result = self.constant(1.0)
-        for bit in f"{int(abs(c)):b}":
-            result = self.make("MUL", result, result)
-            result = self.make("MUL", result, a) if bit == "1" else result
-        return result if c >= 0 else self.make("INV", result)
+        """a**c: w = c z / a. CasADi has made products of small whole powers."""
+        factor = self.constant(c)
+        return self.integral(
+            "power", a, lambda graph, a, z: graph.make("DIV", graph.make("MUL", factor, z), a), c
+        )
 
 
 def series_graph(expressions: Any, symbols: list[Any], steady: tuple[bool, ...]) -> SeriesGraph:
@@ -111,9 +100,12 @@ def _hyperbolic(operation: str) -> Callable[[SeriesGraph, int], int]:
 
 def _inverse_function(name: str, sign: float, power: float) -> Callable[[SeriesGraph, int], int]:
     """A function with derivative (1 + sign g**2)**power."""
-    return lambda graph, g: graph.integral(
-        name, g, lambda graph, g, z: graph.power(_square_and(graph, g, sign), power)
-    )
+
+    def weight(graph: SeriesGraph, g: int, z: int) -> int:
+        base = _square_and(graph, g, sign)
+        return graph.make("INV", base) if power == -1 else graph.power(base, power)
+
+    return lambda graph, g: graph.integral(name, g, weight)
 
 
 def _general_power(graph: SeriesGraph, a: int, b: int) -> int:
