@@ -451,7 +451,7 @@ def unit_warnings(instance: Instance) -> dict[str, str]:
 
 def _dimensions(node: Any, clashes: list[tuple[str, str]]) -> Any:
     """The unit of an expression as pint has it; None if a number in it may hide one."""
-    if not (hasattr(node, "is_expression_type") and node.is_expression_type()):
+    if not _is_operation(node):
         return _of_leaf(node)
     if isinstance(node, POWERS):
         base, exponent = _dimensions(node.arg(0), clashes), node.arg(1)

@@ -26,6 +26,11 @@ from igpe.uncertainty.profile import ParameterProfile, Profiles, _with_ranges, p
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
 
+@pytest.fixture(scope="module")
+def of_product():
+    return profile(product(), PRODUCT_NEAR)
+
+
 @pytest.mark.parametrize("sigma", [0.2, None])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_a_linear_model_has_the_textbooks_intervals(sigma, confidence):
@@ -160,12 +165,11 @@ def test_an_estimate_on_its_bound_has_an_interval_on_one_side():
     assert np.isfinite(dashed[0].get_ydata()).all()  # not in logarithms: one end is 0
 
 
-def test_what_is_not_determined_is_open():
-    found = profile(product(), PRODUCT_NEAR)
-    one = found["k1"]
+def test_what_is_not_determined_is_open(of_product):
+    one = of_product["k1"]
     assert (one.lower, one.upper, one.remark) == (0.1, 10.0, "open on both sides")
-    assert np.ptp(one.costs) < 1e-3 * found.rise
-    assert "k1 is not identifiable in practice: no value below or above" in found.notes[0]
+    assert np.ptp(one.costs) < 1e-3 * of_product.rise
+    assert "k1 is not identifiable in practice: no value below or above" in of_product.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -178,14 +182,13 @@ def test_what_is_limited_on_one_side_is_said_to_be_so(ends, limit):
     assert said.startswith(f"B(t0) is limited on one side only, and is {limit}: no value ")
 
 
-def test_the_bounds_of_another_unknown_end_a_flat_profile():
+def test_the_bounds_of_another_unknown_end_a_flat_profile(of_product):
     """k2 may go as far as k1 can make up for it: to product / 10 and product / 0.1, and a bit."""
-    found = profile(product(), PRODUCT_NEAR)
     product_error = 0.03  # of k1 k2, relative, at most
-    one, best = found["k2"], found.parameters["k1"] * found.parameters["k2"]
+    one, best = of_product["k2"], of_product.parameters["k1"] * of_product.parameters["k2"]
     assert one.determined
     assert [one.lower, one.upper] == pytest.approx([best / 10, best / 0.1], rel=3 * product_error)
-    ends = one.others[[0, -1], found.names.index("k1")]
+    ends = one.others[[0, -1], of_product.names.index("k1")]
     assert ends == pytest.approx([10.0, 0.1])
 
 
@@ -205,9 +208,8 @@ def test_a_better_optimum_is_met_and_told():
     assert found.objective < 1e-6
 
 
-def test_intervals_hold_what_the_profiles_of_others_show():
-    problem = product()
-    found, box = profile(problem, PRODUCT_NEAR), problem.box
+def test_intervals_hold_what_the_profiles_of_others_show(of_product):
+    found, box = of_product, product().box
     one, other = found.profiles[:2]
     far = replace(one, others=one.others + np.array([0.0, 10.0]))
     widened = _with_ranges(replace(found, profiles=(far, other)), box)[other.name]
@@ -239,32 +241,29 @@ def test_a_profile_leaves_a_groove_for_the_plateau_beside_it():
         assert ends == pytest.approx([1 - by, 1 + by], rel=1e-2)
 
 
-def test_an_interval_that_others_widen_to_a_bound_ends_there():
-    problem = product()
-    found = profile(problem, PRODUCT_NEAR)
+def test_an_interval_that_others_widen_to_a_bound_ends_there(of_product):
+    found, box = of_product, product().box
     one, other = found.profiles[:2]
-    most = problem.box.select([other.name]).upper[0]
+    most = box.select([other.name]).upper[0]
     far = replace(one, others=np.full_like(one.others, most))
     closed = replace(other, upper=most / 2, upper_end="")
-    widened = _with_ranges(replace(found, profiles=(far, closed)), problem.box)[other.name]
+    widened = _with_ranges(replace(found, profiles=(far, closed)), box)[other.name]
     assert (widened.upper, widened.upper_end) == (most, "bound reached")
     rounded = replace(other, upper=most * (1 - 1e-13), upper_end="bound reached")
-    assert _with_ranges(replace(found, profiles=(rounded,)), problem.box)[other.name].upper == most
+    assert _with_ranges(replace(found, profiles=(rounded,)), box)[other.name].upper == most
 
 
-def test_a_profile_ends_within_its_share_of_the_most_integrations():
-    all_there = profile(product(), PRODUCT_NEAR)
+def test_a_profile_ends_within_its_share_of_the_most_integrations(of_product):
     few = profile(product(), PRODUCT_NEAR, most_integrations=3)
     assert few.profiles == ()
     assert f"no profiles for {', '.join(few.names)}" in " ".join(few.notes)
-    assert few.integrations < all_there.integrations
+    assert few.integrations < of_product.integrations
 
 
-def test_json_gives_back_all():
-    found = profile(product(), PRODUCT_NEAR)
-    again = Profiles.from_json(found.to_json())
-    assert again.to_json() == found.to_json()
-    assert again.to_frame().equals(found.to_frame())
+def test_json_gives_back_all(of_product):
+    again = Profiles.from_json(of_product.to_json())
+    assert again.to_json() == of_product.to_json()
+    assert again.to_frame().equals(of_product.to_frame())
     with pytest.raises(
         DataError,
         match="stored set of profiles has the format 99; this version of igpe reads format 1",
