@@ -166,7 +166,7 @@ EACH = 16  # samples for each nonlinear parameter, until they are `samples`
 ENOUGH = 500  # residuals to judge points by
 ROUGH = 1e-4  # tolerance of a search that may lead to an optimum known
 PROMISING = 1.1  # times the best objective: points as good as that are searched from,
-BRIEF, DEFICIENT = 2.0, 1e-10  # s of a proof where so small a singular value is left
+BRIEF, DEFICIENT = 20_000, 1e-10  # residuals in boxes, where so small a singular value is left
 PATIENCE = 0.25  # of the time limit, after which a lower bound must be above 0
 SPARE = 2  # but only so often while they are not better than the best
 
@@ -262,15 +262,13 @@ class Projected:
     def _proof(
         self, problem: Separable, local: "_LocalSearches", began: float
     ) -> BranchAndBoundResult:
-        limit = min(self.time_limit, BRIEF) if local.is_deficient else self.time_limit
-        left = max(limit - (time.perf_counter() - began), 0.0)
+        left = max(self.time_limit - (time.perf_counter() - began), 0.0)
         squares = float(problem.target @ problem.target)
         patience = PATIENCE * self.time_limit
         limits = SearchLimits(self.gap, self.absolute * squares, left, patience=patience)
-        result = ProjectedSearch(problem, local.trial).run(local.objective, limits)
-        if result.status is Status.TIME_LIMIT and limit < self.time_limit:  # it is not the user's
-            return result._replace(status=Status.ITERATION_LIMIT)
-        return result
+        if local.is_deficient:  # in boxes, so that the result depends on no clock
+            limits = replace(limits, boxes=1 + BRIEF // problem.target.size)
+        return ProjectedSearch(problem, local.trial).run(local.objective, limits)
 
 
 def _agree(separated: Separated, best: Fit) -> bool:
