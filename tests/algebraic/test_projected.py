@@ -185,5 +185,5 @@ def test_a_proof_is_brief_where_only_combinations_are_determined(monkeypatch, is
 
     monkeypatch.setattr(ProjectedSearch, "run", seen)
     found = Projected(exchange=False).estimate(one).estimate
-    assert (asked[0].time_limit <= BRIEF) == is_deficient
+    assert (asked[0].boxes <= 1 + BRIEF) == is_deficient
     assert found.status is not Status.TIME_LIMIT  # which is much longer
