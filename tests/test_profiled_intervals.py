@@ -137,7 +137,7 @@ def test_the_end_of_a_profile_that_broke_on_its_other_side_is_used():
     by = ParameterProfile(
         "k", "", 1.0, 0.5, 2.0, "no further solution", "", values, costs, values[:, None]
     )
-    made = Profiles(("k",), {"k": 1.0}, 0.0, 3.84, 0.95, (by,), {})
+    made = Profiles(("k",), {"k": 1.0}, 0.0, {"k": 3.84}, 0.95, (by,), {})
     (half,) = _intervals((one,), made)
     assert (half.lower, half.upper, half.remark) == (1e-6, 2.0, "")
     assert np.isnan(half.standard_error)
@@ -182,7 +182,7 @@ def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lowe
     reached = np.array([[lower, 1.0], [1000.0, 1.0]])
     none = np.zeros(2)
     by = ParameterProfile("K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), none, reached)
-    made = Profiles(("V", "K"), result.parameters, 0.0, 1.0, 0.95, (by,), {})
+    made = Profiles(("V", "K"), result.parameters, 0.0, dict.fromkeys("VK", 1.0), 0.95, (by,), {})
     unasked = _with_intervals(result, made, ["K"])
     result = _with_intervals(result, made, ["V", "K"])
     widened = result.estimates[0]
@@ -207,7 +207,8 @@ def test_an_unknown_that_leaves_its_interval_on_another_profile_has_a_profile_of
     by = ParameterProfile(
         "K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), np.zeros(2), reached
     )
-    made = Profiles(("V", "K"), result.parameters, result.objective, 3.84, 0.95, (by,), {})
+    rises = dict.fromkeys("VK", 3.84)
+    made = Profiles(("V", "K"), result.parameters, result.objective, rises, 0.95, (by,), {})
     found = _with_widened(of, result, made, igpe.Settings())["V"]
     assert (found.lower, found.upper) == pytest.approx((own.lower, own.upper), rel=1e-3)
 

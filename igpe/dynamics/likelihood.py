@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import losses_of, minimises_squares, refuse, require_start
 from igpe.dynamics.shooting.residuals import Run, deviations, runs_of
+from igpe.dynamics.shooting.reweighting import FEWEST
 from igpe.dynamics.shooting.spectral import spectral_blocks
 from igpe.dynamics.shooting.tangent import Tangent
 from igpe.numerics.covariance import Uncertainty, allowed_rise, uncertainty
@@ -198,12 +199,30 @@ def errors_at(
         equations=None if along is None else along.equations,
         bounds=(problem.box.lower, problem.box.upper),
         logarithmic=problem.box.in_logarithms,
+        quantities=_quantities(problem, len(at.residual)) if judged is None else None,
     )  # fmt: skip
     degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
     blocks = spectral_blocks(problem, runs_of(problem, Automatic())) if problem.has_spectra else ()
     degrees += sum(block.degrees - len(x) for block in blocks)
     variance = errors.variance if judged is None else judged.variance
     return replace(errors, degrees=degrees, variance=variance)
+
+
+def _quantities(problem: Problem, rows: int) -> IntArray | None:
+    """(rows,) for each residual the place of the quantity whose own residuals weight it.
+
+    -1 of other residuals: of quantities with too few, and of priors. None: all errors are alike.
+    """
+    names = list(problem.relative_sigma)
+    if not names or problem.is_correlated or problem.has_spectra:
+        return None
+    runs = [e.measurements for e in problem.experiments]
+    own = [np.array([names.index(n) for n in m.names])[m.column] for m in runs]
+    place = np.full(rows, -1)
+    place[: problem.size] = np.concatenate(own)
+    few = np.bincount(place[: problem.size], minlength=len(names)) < FEWEST
+    place[: problem.size][few[place[: problem.size]]] = -1
+    return place
 
 
 def with_information(problem: Problem, at: Linearised) -> Linearised:

@@ -177,8 +177,9 @@ def _reaching(made: Profiles, result: Result) -> Profiles:
     """Profiles without signs, whose intervals reach as far as a result with them."""
     ends = [(p, result.parameters[p.name]) for p in made.profiles]
     longer = [replace(p, lower=min(p.lower, v), upper=max(p.upper, v)) for p, v in ends]
-    rise = made.rise - (result.objective - made.objective)
-    return replace(made, profiles=tuple(longer), objective=result.objective, rise=rise)
+    less = result.objective - made.objective
+    rises = {n: rise - less for n, rise in made.rises.items()}
+    return replace(made, profiles=tuple(longer), objective=result.objective, rises=rises)
 
 
 def _profiled(
@@ -228,7 +229,8 @@ def _misjudged(steps: Steps, result: Result, settings: Settings) -> list[str]:
     line, rises even less: where the rise is too small, the interval is certainly longer. Where it
     is too large, the line leaves the valley, or the interval is shorter.
     """
-    problem, box = steps.problem, steps.problem.box
+    problem, box, at = steps.problem, steps.problem.box, steps.best.at
+    assert at is not None, "see `_can_profile`"
     most = np.inf if problem.has_spectra else FAR  # scattering amounts widen intervals on purpose
     residuals = Residuals(problem, settings.integrator)  # compiled code is not worth its start here
     residuals.most_work = WORK / 4
@@ -250,6 +252,8 @@ def _misjudged(steps: Steps, result: Result, settings: Settings) -> list[str]:
                     continue
                 cost = residuals.cost(there)
                 expected = shift**2 / one.standard_error**2 * result.variance
+                if not problem.has_spectra:  # quantities may have errors of their own
+                    expected = float(np.sum((at.jacobian @ (shift * along)) ** 2))
                 if cost is not None and not 1 / FAR <= (cost - best) / expected <= most:
                     names.append(one.name)
                     break

@@ -12,6 +12,14 @@ the linearised objective rise as far as chance explains. An inequality of severa
 in V only where the optimum without it lies clearly beyond it. The interval of an unknown that is
 sought in logarithms is that of its logarithm, whose standard error is relative: x exp(-q s / x) to
 x exp(q s / x).
+
+Where each of several quantities has errors of a size that its residuals tell, s^2 of all residuals
+is too small for a quantity that many of the unknowns are free to follow. With h_k of the n_k
+residuals of quantity k taken by the unknowns (their leverages),
+
+    V = C J' D J C,   C = (J' J)^-1,   D = diag(mean square * n_k / (n_k - h_k))
+
+and each unknown has degrees of freedom of its own (Satterthwaite, Biometrics Bulletin 2 (1946)).
 """
 
 from collections.abc import Sequence
@@ -25,7 +33,6 @@ from scipy.linalg import null_space, solve_triangular
 from scipy.optimize import brentq, nnls
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray, connected
-from igpe.core.markup import listed
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
 
@@ -85,6 +92,8 @@ class Uncertainty:
     degrees          degrees of freedom: residuals - determined directions of unknowns not held
     variance         s^2 above
     linked           groups of unknowns that constraints link: one moves only as the others do
+    inflation        (n,) by how much more than for all alike the objective may rise for each
+                     unknown, where quantities have errors of their own; 1 elsewhere
     """
 
     covariance: FloatArray
@@ -97,7 +106,8 @@ class Uncertainty:
     undetermined: BoolArray
     degrees: int
     variance: float
-    linked: tuple[tuple[int, ...], ...] = ()
+    linked: tuple[tuple[int, ...], ...]
+    inflation: FloatArray
 
 
 def uncertainty(
@@ -113,6 +123,7 @@ def uncertainty(
     equations: BoolArray | None = None,
     bounds: tuple[FloatArray, FloatArray] | None = None,
     logarithmic: BoolArray | None = None,
+    quantities: IntArray | None = None,
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
 
@@ -125,6 +136,7 @@ def uncertainty(
     equations  (k,) which of these are equations; the others are inequalities, whose derivative
             points to what they forbid. None: all are
     logarithmic  (n,) unknowns whose interval is that of the logarithm; None: there are none
+    quantities  (m,) for each residual which quantity's errors it has, -1: those of all; None: all
 
     A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
     nor by a tenth of it from one bound to the other, is rounding: that unknown is undetermined.
@@ -147,14 +159,14 @@ def uncertainty(
     variance = (
         1.0 if sigma_known else float(residual @ residual) / (degrees if degrees > 0 else np.nan)
     )
-    covariance = np.full((len(x), len(x)), np.nan)
-    covariance[np.ix_(free, free)] = variance * (root @ root.T)
+    errors = _Errors(residual, jacobian[:, free] @ root, variance, degrees, quantile)
+    covariance, quantiles, inflation = errors.spread(root, free, len(x), quantities, confidence)
     undetermined, tied = np.zeros((2, len(x)), dtype=bool)
     undetermined[free] = np.sum((along @ split.lost.T) ** 2, axis=1) > RANK
     covariance[undetermined, undetermined] = np.inf
     tied[free] = (np.sum(along**2, axis=1) <= RANK**2) & (np.sum(by_equations**2, axis=1) > RANK)
     covariance[tied] = covariance[:, tied] = np.nan
-    shifts = np.outer([-quantile, quantile], np.sqrt(np.diag(covariance)))
+    shifts = np.outer([-1.0, 1.0], quantiles * np.sqrt(np.diag(covariance)))
     one_sided = held & (bounds is not None) | (not equal.all()) & ~held & ~undetermined
     beyond = np.where(held, np.where(x - lower <= upper - x, -1.0, 1.0), 0.0)
     shifts[:, one_sided] = _Linear(
@@ -174,7 +186,58 @@ def uncertainty(
         degrees,
         variance,
         _linked(along, free),
+        inflation,
     )
+
+
+class _Errors(NamedTuple):
+    """Residuals (m,), their change (m, r) along orthonormal directions, and how large errors are.
+
+    variance, degrees, quantile  s^2 of all alike, its degrees, and the quantile of their intervals
+    """
+
+    residual: FloatArray
+    image: FloatArray
+    variance: float
+    degrees: int
+    quantile: float
+
+    def by_quantity(self, quantities: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Squared size (k,) of each quantity's errors, its degrees (k,), and U'U (k, r, r).
+
+        A quantity without a degree of freedom of its own, and what belongs to none, has s^2.
+        """
+        numbers, place, count = np.unique(quantities, return_inverse=True, return_counts=True)
+        images = (self.image[place == k] for k in range(len(numbers)))
+        products = np.array([u.T @ u for u in images])
+        left = count - np.trace(products, axis1=1, axis2=2)
+        is_own = (numbers >= 0) & (left >= 1)
+        mean = np.mean(self.residual[quantities >= 0] ** 2) if is_own.any() else 0.0
+        left = np.where(is_own, left, self.degrees)
+        return np.where(is_own, mean * count / left, self.variance), left, products
+
+    def spread(
+        self, root: FloatArray, free: IntArray, n: int, quantities: IntArray | None, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Covariance (n, n), quantiles (n,) and inflation (n,).
+
+        root  (n_free, r), (J'J)^-1 = root root' of the unknowns that are `free`
+        """
+        covariance, alike = np.full((n, n), np.nan), root @ root.T
+        quantiles, inflation = np.full(n, self.quantile), np.ones(n)
+        covariance[np.ix_(free, free)] = self.variance * alike
+        if quantities is None or self.degrees <= 0:
+            return covariance, quantiles, inflation
+        variance, degrees, products = self.by_quantity(quantities)
+        parts = variance[:, None, None] * (root @ products @ root.T)
+        covariance[np.ix_(free, free)] = parts.sum(axis=0)
+        each = np.diagonal(parts, axis1=1, axis2=2)
+        known, each = free[each.any(axis=0)], each[:, each.any(axis=0)]
+        own = each.sum(axis=0) ** 2 / (each**2 / degrees[:, None]).sum(axis=0)
+        quantiles[known] = special.stdtrit(own, 0.5 + level / 2)
+        longer = np.diag(covariance)[free] / (self.variance * np.diag(alike))
+        inflation[free] = (quantiles[free] / self.quantile) ** 2 * longer
+        return covariance, quantiles, inflation
 
 
 def _hold(
@@ -457,10 +520,6 @@ def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
 
 TIED = 1e-12  # of 1: nearer to it, rounding is all that a correlation misses
 TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a tenth of their errors
-WEAK = 0.5  # relative standard error of a combination worth a sentence
-PART = 0.2  # of the largest component: what belongs to a direction in words
-MOST = 3  # groups that are named
-LARGE = 10.0  # a relative change beyond it is given as "over 1000 %"
 
 
 class Combination(NamedTuple):
@@ -519,48 +578,3 @@ def strongly_correlated(
 def _groups(related: BoolArray) -> list[list[int]]:
     pairs = np.argwhere(np.triu(related, 1)).tolist()
     return sorted(sorted(group) for group in connected(pairs))
-
-
-def weak_sentences(
-    names: Sequence[str],
-    x: FloatArray,
-    covariance: FloatArray,
-    links: Sequence[Sequence[int]] = (),
-) -> list[str]:
-    """Unknowns that are linked or strongly correlated, and the poorest combination."""
-    groups = strongly_correlated(covariance, links)
-    sentences = [
-        f"Active bounds or constraints link {listed([names[i] for i in members])}: one of them "
-        "determines the others."
-        for members in links[:MOST]
-    ]
-    sentences += [
-        f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the data "
-        "determine a combination of them better than any one of them alone."
-        for members, strongest in groups[:MOST]
-    ]
-    if len(groups) > MOST:
-        sentences.append(
-            f"{len(groups) - MOST} other groups of unknowns are also strongly correlated."
-        )
-    every = [one for one in combinations(x, covariance) if one.error > 0]
-    if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
-        sentences.append(
-            "The largest standard error, of unknowns that change together: "
-            f"{_moved(names, every[0])}. The smallest: {_moved(names, every[-1])}."
-        )
-    return sentences
-
-
-def _moved(names: Sequence[str], one: Combination) -> str:
-    """Relative changes; near a value of 0 they say nothing but that they are large."""
-    least = PART * np.max(np.abs(one.components))
-    parts = [
-        (n, one.error * c) for n, c in zip(names, one.components, strict=True) if abs(c) >= least
-    ]
-    return ", ".join(
-        f"{n} {'+' if change > 0 else '-'} over {100 * LARGE:.0f} %"
-        if abs(change) > LARGE
-        else f"{n} {float(f'{100 * change:.2g}'):+g} %"
-        for n, change in parts
-    )

@@ -24,6 +24,8 @@ from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 
+SOUGHT = "The search for other, equally good sets of values"
+"""What a note begins with that says why this search was not finished."""
 SAME = 1e-3  # relative difference of values, or of objectives, of one optimum
 LIKELIHOOD = 0.02  # of -2 log L, whose size says nothing, as units of the measurements shift it
 SMALL = 1e-6  # of the bounds' width: below it the difference of an unknown counts absolutely

@@ -30,7 +30,7 @@ from igpe.core.markup import (
 from igpe.core.status import Status
 from igpe.numerics.covariance import strongly_correlated
 from igpe.numerics.lack_of_fit import CLEAR
-from igpe.numerics.optima import is_same_objective
+from igpe.numerics.optima import SOUGHT, is_same_objective
 from igpe.results.details import details, exchange_sentences, word
 from igpe.results.residual_table import (
     CORRELATED,
@@ -236,8 +236,7 @@ def _r_squared(share: Mapping[str, float]) -> str:
 def _parameters(result: ResultData) -> tuple[str, Grade]:
     """What the measurements determine, around this set of values."""
     free = [p for p in result.estimates if p.remark != "given"]
-    count = len(result.other_optima) + 1
-    sets = f"{count} sets of values {_equally(result)}; in this one: " if count > 1 else ""
+    sets = f"{_several(result)}; in this one: " if result.other_optima else ""
     if not free:
         return "all fixed", "good"
     marks = {p.name: MARKS[p.remark] for p in free}
@@ -272,10 +271,12 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     return sets + "; ".join(parts), grade if known or held or tied else "bad"
 
 
-def _equally(result: ResultData) -> str:
-    """What several sets of values do."""
+def _several(result: ResultData) -> str:
+    """How many sets of values there are, and what they do; a search counts if it was finished."""
+    count, is_cut = len(result.other_optima) + 1, any(n.startswith(SOUGHT) for n in result.notes)
     lacks = result.adequacy is not None and result.adequacy.lacks
-    return "fit the data equally badly" if lacks else "explain the data equally well"
+    equally = "fit the data equally badly" if lacks else "explain the data equally well"
+    return f"{'at least ' * is_cut}{count} sets of values {equally}"
 
 
 def _is_discretised(result: ResultData) -> bool:
@@ -465,8 +466,7 @@ def actions(result: ResultData) -> list[str]:
     lines = []
     if result.other_optima:
         advice = exchange_sentences(result) or ["Measure more, or narrow the bounds."]
-        count = len(result.other_optima) + 1
-        sets = f"{count} sets of values {_equally(result)} (see result.details)."
+        sets = f"{_several(result)} (see result.details)."
         lines.append(" ".join([sets, *advice]))
     if result.proof is not None and has_better(result, result.proof):
         lines.append(

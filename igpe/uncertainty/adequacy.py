@@ -6,7 +6,7 @@ twice what they move (Richardson's extrapolation; Roache, Annual Review of Fluid
 1997). Of a scheme of second order it is less, 4/3 of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,9 +16,16 @@ from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
-from igpe.core.markup import counted
+from igpe.core.markup import counted, listed
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.covariance import chi_squared_probability, directions, leverage, weak_sentences
+from igpe.numerics.covariance import (
+    Combination,
+    chi_squared_probability,
+    combinations,
+    directions,
+    leverage,
+    strongly_correlated,
+)
 from igpe.numerics.lack_of_fit import (
     ODD,
     Evidence,
@@ -59,7 +66,10 @@ LEFT = 0.05  # share of the sum of squares along the derivative, where no optimu
 FAR = 10.0  # times a start value: so far is no first measurement of the same unit, as a rule
 APART = 3.0  # standard deviations by which an experiment's mean residual is off
 COURSE = 4  # different times of a series, for its residuals to have an order
-MOST = 3  # series that are named
+MOST = 3  # series, or groups of unknowns, that are named
+WEAK = 0.5  # relative standard error of a combination worth a sentence
+PART = 0.2  # of the largest component: what belongs to a direction in words
+LARGE = 10.0  # a relative change beyond it is given as "over 1000 %"
 ROUNDED = "The residuals are rounding errors."
 NOTHING_LEFT = (
     "There are at least as many unknowns as measurements, so the residuals say nothing about the "
@@ -506,4 +516,49 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
             "grid_error": FACTOR * np.abs(refined.x - base.x),
         },
         index=pd.Index(base.box.names, name="unknown"),
+    )
+
+
+def weak_sentences(
+    names: Sequence[str],
+    x: FloatArray,
+    covariance: FloatArray,
+    links: Sequence[Sequence[int]] = (),
+) -> list[str]:
+    """Unknowns that are linked or strongly correlated, and the poorest combination."""
+    groups = strongly_correlated(covariance, links)
+    sentences = [
+        f"Active bounds or constraints link {listed([names[i] for i in members])}: one of them "
+        "determines the others."
+        for members in links[:MOST]
+    ]
+    sentences += [
+        f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the data "
+        "determine a combination of them better than any one of them alone."
+        for members, strongest in groups[:MOST]
+    ]
+    if len(groups) > MOST:
+        sentences.append(
+            f"{len(groups) - MOST} other groups of unknowns are also strongly correlated."
+        )
+    every = [one for one in combinations(x, covariance) if one.error > 0]
+    if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
+        sentences.append(
+            "The largest standard error, of unknowns that change together: "
+            f"{_moved(names, every[0])}. The smallest: {_moved(names, every[-1])}."
+        )
+    return sentences
+
+
+def _moved(names: Sequence[str], one: Combination) -> str:
+    """Relative changes; near a value of 0 they say nothing but that they are large."""
+    least = PART * np.max(np.abs(one.components))
+    parts = [
+        (n, one.error * c) for n, c in zip(names, one.components, strict=True) if abs(c) >= least
+    ]
+    return ", ".join(
+        f"{n} {'+' if change > 0 else '-'} over {100 * LARGE:.0f} %"
+        if abs(change) > LARGE
+        else f"{n} {float(f'{100 * change:.2g}'):+g} %"
+        for n, change in parts
     )

@@ -103,15 +103,15 @@ class ParameterProfile:
 
 
 @dataclass(frozen=True, repr=False)
-class Profiles(Shown, Stored, name="set of profiles", number=1):
+class Profiles(Shown, Stored, name="set of profiles", number=2):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
     parameters    values of these unknowns at the optimum
     objective     the sum of squares at the optimum, or, if standard deviations are estimated, -2
                   log-likelihood up to a constant
-    rise          each interval ends where the objective has risen by this value, which follows
-                  from the chi-squared distribution, or from the F distribution if sigma is unknown
+    rises         a dict {unknown: rise of the objective at which its interval ends}, from the
+                  distribution of chi squared, or F if sigma is unknown
     confidence    confidence level of each interval
     profiles      one `Profile` for each requested unknown
     linearised    linearised intervals for comparison: a dict {unknown: (lower, upper)}
@@ -125,7 +125,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     names: tuple[str, ...]
     parameters: Mapping[str, float]
     objective: float
-    rise: float
+    rises: Mapping[str, float]
     confidence: float
     profiles: tuple[ParameterProfile, ...]
     linearised: Mapping[str, tuple[float, float]]
@@ -143,21 +143,28 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             f"There is no profile of '{name}', only of {[p.name for p in self.profiles]}."
         )
 
+    @property
+    def rise(self) -> float:
+        """Return the largest of `rises`."""
+        return max(self.rises.values())
+
     def range_of(self, name: str) -> tuple[float, float]:
         """Return the smallest and largest values that an unknown takes on the profiles.
 
-        igpe counts only points at which the objective has risen by at most `rise`. The profile
-        interval of the unknown contains this range, even if igpe has not computed that interval.
+        Where these points lie, the objective has risen by at most `rises[name]`, so that the
+        profile interval of the unknown contains them.
         """
-        values = self.within()[:, self.names.index(name)]
+        values = self.within(self.rises[name])[:, self.names.index(name)]
         return float(values.min()), float(values.max())
 
-    def within(self) -> FloatArray:
-        """(k, n) values of all unknowns: the optimum, points within the intervals, both ends."""
+    def within(self, rise: float = np.inf) -> FloatArray:
+        """(k, n) values of all unknowns, no higher than `rise`: optimum, inner points, ends."""
         points = [np.array([[self.parameters[n] for n in self.names]])]
         for one in self.profiles:
+            own = self.rises[one.name]
+            points.append(one.others[one.costs <= self.objective + min(rise, own)])
             ends = [np.interp([one.lower, one.upper], one.values, row) for row in one.others.T]
-            points += [one.others[one.costs <= self.objective + self.rise], np.transpose(ends)]
+            points += [np.transpose(ends)] * (own <= rise)
         return np.vstack(points)
 
     def to_frame(self) -> pd.DataFrame:
@@ -271,7 +278,8 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     def without_profiles(x: FloatArray, cost: float, rise: float, errors: Uncertainty) -> Profiles:
         pairs = zip(errors.lower.tolist(), errors.upper.tolist(), strict=True)
         linearised = dict(zip(names, pairs, strict=True))
-        return Profiles(names, problem.box.mapping(x), cost, rise, confidence, (), linearised)
+        rises = problem.box.mapping(rise * errors.inflation)
+        return Profiles(names, problem.box.mapping(x), cost, rises, confidence, (), linearised)
 
     if isinstance(method, Collocation):
         program = collocated(problem, method, values)
@@ -531,7 +539,7 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
         with suppress(ExhaustedError):
             i = job.problem.box.names.index(name)
             path, first = setup.path(i), setup.first(i)
-            steps = WalkSteps(setup.base.rise, INCREMENTS, first)
+            steps = WalkSteps(setup.base.rises[name], INCREMENTS, first)
             origin = path.origin
             lowest = origin.cost - margin
             walks = _walks(path, origin, steps if is_last else steps._replace(lowest=lowest))

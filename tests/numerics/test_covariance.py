@@ -228,3 +228,50 @@ def test_an_unknown_that_an_active_inequality_holds_has_a_one_sided_interval_and
     assert uncertainty(
         np.zeros(1), residual, jacobian, held=held, sigma_known=True, active=np.ones((1, 1))
     ).standard_error == pytest.approx(0.0)
+
+
+def test_a_short_series_with_unknowns_of_its_own_has_intervals_of_its_own():
+    """As if it were fitted alone, whatever else is measured, if no unknown is shared."""
+    rng = np.random.default_rng(3)
+    short, long = rng.standard_normal((8, 3)), rng.standard_normal((60, 2))
+    jacobian = np.block([[short, np.zeros((8, 2))], [np.zeros((60, 3)), long]])
+    errors = [rng.standard_normal(8), rng.standard_normal(60)]
+    left = [
+        r - j @ np.linalg.lstsq(j, r, rcond=None)[0]
+        for r, j in zip(errors, (short, long), strict=True)
+    ]
+    sizes = [np.sqrt(np.mean(r**2)) for r in left]  # by maximum likelihood, as relative sigmas are
+    size = np.repeat(sizes, (8, 60))
+    residual, x = np.concatenate(left) / size, np.zeros(5)
+    free = {"held": np.zeros(5, dtype=bool), "sigma_known": False}
+    both = uncertainty(
+        x, residual, jacobian / size[:, None], quantities=np.repeat([0, 1], (8, 60)), **free
+    )
+    alone = [
+        uncertainty(
+            np.zeros(j.shape[1]), r, j, held=np.zeros(j.shape[1], dtype=bool), sigma_known=False
+        )
+        for r, j in zip(left, (short, long), strict=True)
+    ]
+    for one in ("standard_error", "lower", "upper"):
+        expected = np.concatenate([getattr(a, one) for a in alone])
+        np.testing.assert_allclose(getattr(both, one), expected, rtol=1e-9)
+    pooled = uncertainty(x, residual, jacobian / size[:, None], **free)
+    rise = pooled.upper**2 / np.diag(pooled.covariance) * pooled.variance * both.inflation
+    own = both.upper**2 / np.diag(pooled.covariance) * pooled.variance
+    np.testing.assert_allclose(rise, own, rtol=1e-9)
+
+
+def test_one_quantity_or_none_changes_nothing():
+    """A quantity without a degree of freedom has the errors of all."""
+    rng = np.random.default_rng(4)
+    jacobian = rng.standard_normal((12, 3))
+    residual = rng.standard_normal(12)
+    residual -= jacobian @ np.linalg.lstsq(jacobian, residual, rcond=None)[0]
+    given = {"held": np.zeros(3, dtype=bool), "sigma_known": False}
+    plain = uncertainty(np.zeros(3), residual, jacobian, **given)
+    for number in (0, -1):
+        own = uncertainty(np.zeros(3), residual, jacobian, quantities=np.full(12, number), **given)
+        np.testing.assert_allclose(own.upper, plain.upper, rtol=1e-12)
+        np.testing.assert_allclose(own.covariance, plain.covariance, rtol=1e-12)
+        np.testing.assert_allclose(own.inflation, 1.0, rtol=1e-12)

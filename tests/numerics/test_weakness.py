@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from igpe.numerics.covariance import combinations, ellipse, weak_sentences
+from igpe.numerics.covariance import combinations, ellipse
+from igpe.uncertainty.adequacy import weak_sentences
 
 NAMES = ["k2", "kc", "E"]
 

@@ -266,11 +266,11 @@ def test_json_gives_back_all(of_product):
     assert again.to_frame().equals(of_product.to_frame())
     with pytest.raises(
         DataError,
-        match="stored set of profiles has the format 99; this version of igpe reads format 1",
+        match="stored set of profiles has the format 99; this version of igpe reads format 2",
     ):
         Profiles.from_json('{"format": 99}')
     with pytest.raises(DataError, match=r"stored set of profiles lacks \[.*Profiles.to_json"):
-        Profiles.from_json('{"format": 1}')
+        Profiles.from_json('{"format": 2}')
 
 
 def test_table_words_and_pictures():

@@ -36,6 +36,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
     LIKELIHOOD,
     SAME,
+    SOUGHT,
     Landscape,
     differences,
     match,
@@ -66,10 +67,10 @@ COSTLY = 1_000_000  # work of an evaluation, from which they are rough
 ROUNDING = 1e-14  # of the data's own sum of squares: below it objectives are rounding
 
 
-INTERRUPTED = "The search for other, equally good sets of values was interrupted."
+INTERRUPTED = f"{SOUGHT} was interrupted."
 EXHAUSTED = (
-    f"The search for other, equally good sets of values stopped at its limit of {EVALUATIONS} "
-    "evaluations, or at its limit on integration steps. More sets may exist."
+    f"{SOUGHT} stopped at its limit of {EVALUATIONS} evaluations, or at its limit on integration "
+    "steps. More sets may exist."
 )
 NOT_SEARCHED = "igpe did not search for other, equally good sets of values, because {}"
 TOO_SLOW = "the limit on integration steps was reached before the first new start."

@@ -99,7 +99,7 @@ def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
     """
     drawn = axes_for(len(profiles.profiles), axes)
     for ax, one in zip(drawn, profiles.profiles, strict=True):
-        rise = (one.costs - profiles.objective) / profiles.rise
+        rise = (one.costs - profiles.objective) / profiles.rises[one.name]
         grid = np.linspace(one.values[0], one.values[-1], 200)
         smooth = _smooth(one.values, rise, one.estimate, grid)
         ax.plot(grid, smooth, color=BLUE, label="profile")
