@@ -17,6 +17,9 @@ named           not right, but each wrong unknown is called not determined (by i
                 set holds the truth: within 10 %, or in its intervals
 no answer       refused with a message, killed after LONGEST seconds, or crashed
 wrong           not right and not named
+by chance       of these: the data themselves exclude the truth of each unknown that is not named
+                at the level of 95 %, as they do in one of twenty cases. Held there, the sum of
+                squares, weighted by the true noise, rises by more than 3.84
 out of reach    the optimum next to the truth (local least squares from the truth, weighted by the
                 true noise) is itself off by more than 10 %
 --quick         two replicas at the levels 0, 1e-4, 1e-2
@@ -47,6 +50,7 @@ from figures import Row, at_least, at_most, command
 from pyomo import dae
 from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares
+from scipy.special import chdtri
 from trust.run import Answer, run_all
 
 import igpe
@@ -222,6 +226,20 @@ def in_reach(cell: Cell, names: set[str]) -> bool:
     return near(dict(found.parameters), true, names)
 
 
+def is_by_chance(cell: Cell, names: set[str], estimate: dict[str, float]) -> bool:
+    """Whether the data exclude the truth of each of these unknowns, whatever the others are."""
+    if not float(cell.level):
+        return False
+    posed, true = problem(cell, data(cell)[1]), truth(cell)
+
+    def least(one: igpe.Problem) -> float:
+        starts = ({n: start[n] for n in one.box.names} for start in (true, estimate))
+        return min(igpe.SingleShooting().estimate(one, start=s).objective for s in starts)
+
+    allowed = least(posed) + chdtri(1, 0.05)
+    return all(least(posed.fixing({n: true[n]})) > allowed for n in names)
+
+
 def by_igpe(cell: Cell) -> dict[str, Any]:
     """What the defaults make of a cell."""
     true = truth(cell)
@@ -251,8 +269,11 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
         for own, one in zip(held, sets[1:], strict=True)
     ]
     is_named = off <= open_ | holds or any(off <= open_ | holds | own for own in held)
+    what = "right" if is_right else "named" if is_named else "wrong"
+    unnamed = off - open_ - holds
     return {
-        "class": "right" if is_right else "named" if is_named else "wrong",
+        "class": what,
+        "by_chance": what == "wrong" and is_by_chance(cell, unnamed, dict(result.parameters)),
         "off": {
             n: [true[n], estimates[n].value, estimates[n].lower, estimates[n].upper] for n in off
         },
@@ -342,6 +363,10 @@ def figures(method: str, given: argparse.Namespace) -> Iterator[Row]:
                 yield Row(level, f"published, {column}", there.mean(), "%", "", None)
         for name in ("named", "wrong", "no answer"):
             yield Row(level, name, counts.get(name, 0), "-", "", None)
+        if "by_chance" in rows:
+            yield Row(
+                level, "wrong by chance", int(rows["by_chance"].eq(True).sum()), "-", "", None
+            )
         yield Row(level, "out of reach", int((~rows["in_reach"]).sum()), "-", "", None)
         yield Row(level, "median of processor time", rows["seconds"].median(), "s", "", None)
     yield from _overall(records)
