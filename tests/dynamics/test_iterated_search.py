@@ -1,5 +1,6 @@
 """Iterated search: the same for the same seed, and what ends it."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -39,6 +40,27 @@ def test_returns_to_the_best_optimum_end_it():
     found = IteratedSearch(starts=10, agreeing=11, finalists=1).estimate(problem, {})
     count = len(found.reached) - 1  # less the finalist
     assert 25 <= count < 40  # patience alone would take 310
+
+
+@pytest.mark.parametrize(
+    ("met", "patience", "searches"),
+    [(1, 2, 60), (5, 2, 15), (5, 200, 30)],  # twice the work; patience; the work
+)
+def test_a_best_optimum_that_few_searches_reached_ends_it_later(met, patience, searches):
+    """Random starts end at ten optima, `met` modified ones at a better one, the rest elsewhere."""
+    box = CASES["consecutive"].problem().box
+    problem, residuals = SimpleNamespace(box=box, sigma_estimated=False), SimpleNamespace(work=0)
+    costs = itertools.chain(range(20, 10, -1), [7.0] * met, itertools.repeat(9.0))
+
+    def fit(_):
+        residuals.work += 10
+        at = Linearised(np.zeros(1), np.ones((1, 2)), offset=next(costs))
+        return Fit(box.middle, at, Status.CONVERGED, 1)
+
+    rough = SimpleNamespace(problem=problem, residuals=residuals, fit=fit)
+    search = _Search(IteratedSearch(starts=10, agreeing=5, patience=patience, work=300), rough)
+    search.run([])
+    assert len(search.reached) == searches
 
 
 @pytest.mark.parametrize(
