@@ -213,16 +213,14 @@ def _quantities(problem: Problem, rows: int) -> IntArray | None:
 
     -1 of other residuals: of quantities with too few, and of priors. None: all errors are alike.
     """
-    names = list(problem.relative_sigma)
-    if not names or problem.is_correlated or problem.has_spectra:
+    places = {n: k for k, n in enumerate(problem.relative_sigma)}
+    if not places or problem.is_correlated or problem.has_spectra:
         return None
     runs = [e.measurements for e in problem.experiments]
-    own = [np.array([names.index(n) for n in m.names])[m.column] for m in runs]
-    place = np.full(rows, -1)
-    place[: problem.size] = np.concatenate(own)
-    few = np.bincount(place[: problem.size], minlength=len(names)) < FEWEST
-    place[: problem.size][few[place[: problem.size]]] = -1
-    return place
+    own = [np.array([places.get(n, -1) for n in m.names])[m.column] for m in runs]
+    place = np.concatenate([*own, np.full(rows - problem.size, -1)])
+    count = np.array([np.sum(place == k) for k in places.values()])
+    return np.where((place >= 0) & (count[place] >= FEWEST), place, -1)
 
 
 def with_information(problem: Problem, at: Linearised) -> Linearised:

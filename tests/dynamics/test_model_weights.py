@@ -12,11 +12,15 @@ import igpe
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.collocation import collocation
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.likelihood import errors_at
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import (
     MOST,
     first_weighted,
     iteratively_reweighted,
+    weighted_at,
 )
 
 SHARE = 0.2
@@ -359,3 +363,31 @@ def test_an_estimate_that_cannot_be_integrated_is_told():
     assert found.status is Status.CONVERGED
     assert "could not be integrated at the estimate" in found.notes[-1]
     assert "smoothed measurements" in found.notes[-1]
+
+
+def test_a_short_series_has_the_interval_that_it_has_alone():
+    """Its unknowns are not shared; that of too few measurements has the errors of all."""
+    model = ode(
+        {"a": lambda m, t: -m.k * m.a[t], "b": lambda m, t: -m.l * m.b[t]}, k=(0.01, 5), l=(0.01, 5)
+    )
+    rng, t = np.random.default_rng(2), np.linspace(0.1, 4, 40)
+    table = pd.DataFrame({"time": t, "a": np.exp(-t), "b": np.exp(-0.5 * t)})
+    table[["a", "b"]] += [0.01, 0.03] * rng.standard_normal((40, 2))
+
+    def upper(columns, kept):
+        some = table[["time", *columns]].copy()
+        some.loc[kept:, "b"] = np.nan
+        run = igpe.Experiment(some, start={"a": 1.0, "b": 1.0}, start_time=0.0)
+        problem = igpe.Problem(model, parameters=["k", "l"], experiments=[run])
+        problem = problem if "a" in columns else problem.fixing({"k": 1.0})
+        start = {n: 0.7 for n in problem.box.names}
+        end = igpe.SingleShooting().estimate(problem, start).parameters
+        held = weighted_at(problem, end) if problem.weights_unknown else problem
+        x = held.box.vector(end)
+        errors = errors_at(held, x, Residuals(held, Automatic())(x))
+        return errors.upper[-1] - x[-1], errors
+
+    assert upper("ab", 6)[0] == pytest.approx(upper("b", 6)[0], rel=2e-3)
+    few, errors = upper("ab", 4)
+    assert few == pytest.approx(2.018 * errors.standard_error[-1], rel=1e-3)  # 42 degrees
+    assert errors.inflation[-1] == pytest.approx(1.0)
