@@ -77,7 +77,7 @@ COMMANDS = (
 def test_every_answer_has_the_same_head(stored, command):
     found = json.loads((stored / f"{command}.json").read_text(encoding="utf-8"))
     assert list(found)[:5] == ["command", "igpe", "format", "complete", "notes"]
-    form = 2 if command == "design" else 1  # of plans, of all else
+    form = 2 if command in {"design", "profile"} else 1
     assert (found["command"], found["format"], found["complete"]) == (command, form, True)
     assert isinstance(found["notes"], list)
     assert found["table"]
