@@ -157,6 +157,7 @@ class Curvature:
 
 
 POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and widen the region
+CLIFF, BESIDE = -1e6, 3  # such a ratio where residuals jump; unknowns held there, one at a time
 ACCEPT = 1e-4  # smallest such ratio of a step that is taken
 BROKEN = 0.2  # of the step that could not be computed: the next radius
 LEAST, MOST = 0.1, 0.5  # of a step that was too long: the next radius, by interpolation
@@ -213,7 +214,6 @@ class GaussNewton(Checked):
                 promised > TINY * squares and _held(step, low, high, radius * size)
             ):
                 return Fit(x, at, Status.CONVERGED, iteration + bends, steps, promised)
-            length = float((np.abs(step) / size).max())
             slope = 2 * float(at.residual @ (at.jacobian @ step))  # of the cost along the step
             trial = _trial(residual, box.clip(x + step), cost, promised)
             if misses < MISSES and -np.inf < trial.ratio < GOOD:
@@ -222,7 +222,8 @@ class GaussNewton(Checked):
                 bends += 1
                 misses = 0 if bent.ratio > trial.ratio else misses + 1
                 trial = trial if misses else bent
-            radius = _radius(radius, length, trial.ratio, slope / promised)
+            trial = _beside(residual, model, at, trial, (x, step, low, high, radius * size, box))
+            radius = _radius(radius, (np.abs(step) / size).max(), trial.ratio, slope / promised)
             broke = broke or trial.ratio == -np.inf
             if trial.ratio > -np.inf:
                 model.learn(at, trial.x - x, trial.at)
@@ -250,6 +251,32 @@ def _trial(residual: Residual, x: FloatArray, cost: float, promised: float) -> _
     if at is None or not np.isfinite(at.cost):
         return _Trial(x, at, -np.inf)
     return _Trial(x, at, (cost - at.cost) / promised)
+
+
+def _beside(
+    residual: Residual,
+    model: Curvature,
+    at: Linearised,
+    trial: _Trial,
+    region: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, Box],
+) -> _Trial:
+    """The trial, or where residuals jump a step beside the jump: one unknown that moved is held.
+
+    Residuals jump where a switching time passes a measurement. Short steps alone would only come
+    nearer and nearer to the jump.
+    """
+    x, step, low, high, reach, box = region
+    if trial.ratio >= CLIFF or trial.ratio == -np.inf:
+        return trial
+    for k in np.argsort(-np.abs(step) / reach)[:BESIDE].tolist():
+        held = np.arange(len(x)) == k
+        along = model.step(at, np.where(held, 0.0, low), np.where(held, 0.0, high), reach)
+        promised = model.promised(at, along)
+        if promised > 0:
+            other = _trial(residual, box.clip(x + along), at.cost, promised)
+            if other.ratio > ACCEPT:
+                return other
+    return trial
 
 
 def _bend(at: Linearised, step: FloatArray, trial: Linearised, size: FloatArray) -> FloatArray:

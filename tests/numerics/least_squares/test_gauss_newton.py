@@ -236,3 +236,17 @@ def test_a_narrow_curved_valley_is_followed_with_bent_steps():
     fit = GaussNewton(max_iterations=400).fit(banana, np.array([-1.2, 1.44, 0.0]), box)
     assert fit.status is Status.CONVERGED
     np.testing.assert_allclose(fit.x, [1.0, 1.125, 0.5], rtol=1e-6)
+
+
+def test_a_jump_of_the_residuals_holds_no_search():
+    """A dose at a time that a measurement ends: only its amount can still be corrected."""
+
+    def residual(x):
+        dose, lag = x
+        r = np.array([dose * lag - 2.0, dose - 1.0 + 1e4 * (lag > 1.0)])
+        return Linearised(r, np.array([[lag, dose], [1.0, 0.0]]))
+
+    box = Box(("dose", "lag"), np.array([0.1, 0.1]), np.array([10.0, 10.0]))
+    fit = GaussNewton(1e-10).fit(residual, np.array([0.3, 0.999]), box)
+    assert fit.status is Status.CONVERGED
+    assert fit.x == pytest.approx([1.5, 1.0], abs=1e-4)
