@@ -45,7 +45,7 @@ from igpe.tasks.workers import Function, Item, Work
 
 SOON, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
-BRIEFLY = IteratedSearch(starts=40, most=80, patience=40)
+BRIEFLY = IteratedSearch(starts=40, most=80, patience=40, work=2_400_000_000)
 ROUGH = SingleShooting(ROUGHLY, GaussNewton(ENOUGH), hierarchical=False)
 SPECTRAL = replace(BRIEFLY, most=160, patience=80)  # docs/notes/dynamics.md
 MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum

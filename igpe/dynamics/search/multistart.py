@@ -191,7 +191,7 @@ ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 SHARE = 0.1  # of the random starts that end anywhere, which must agree for the search to end
 RETURNS = 25  # searches that end at the best optimum, after which no start is changed any more
-UNCONFIRMED = 2  # times the work, where fewer searches than must agree reached the best optimum
+UNCONFIRMED = 2  # times the patience, while fewer searches than must agree reached the best
 WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start may lie beyond them
 SPARE = 4  # times as many random starts may be tried where the model cannot be integrated at some
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
@@ -210,13 +210,12 @@ class IteratedSearch(Checked):
                 the second condition, a few starts that lead to a flat line through the measurements
                 could end the search
     patience    the search ends after this many successive modified starts without a better
-                optimum, if `agreeing` low-accuracy searches have reached the best optimum; it ends
-                at once when 25 have
+                optimum, or when 25 low-accuracy searches have reached the best optimum. It is
+                doubled while fewer than `agreeing` low-accuracy searches have reached it
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
-                corresponds to about a minute of processor time. It is doubled as long as fewer than
-                `agreeing` searches have reached the best optimum
+                corresponds to about two minutes of processor time
     pool        number of the best optima from which the modified starts are formed
     finalists   number of accurate searches that must succeed. The first starts at the best optimum,
                 the next at the second best, and so on until enough searches have succeeded
@@ -230,7 +229,7 @@ class IteratedSearch(Checked):
     agreeing: CountFrom1 = 5
     patience: Count = 200
     most: Count = 2000
-    work: Count = 2_400_000_000
+    work: Count = 4_800_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60
@@ -370,8 +369,9 @@ class _Search:
                 child = _redrawn(first, other, random)
             self._search(child)
             idle = 0 if self._below(self.pool[0].cost, best) else idle + 1
-            is_over = self._is_confirmed and idle >= method.patience
-            if is_over or self._at_best >= RETURNS or self._is_worked_out:
+            times = 1 if self._at_best >= method.agreeing else UNCONFIRMED
+            is_over = idle >= times * method.patience or self._at_best >= RETURNS
+            if is_over or self._is_worked_out:
                 return
 
     @property
@@ -381,14 +381,7 @@ class _Search:
 
     @property
     def _is_worked_out(self) -> bool:
-        if not self.pool:
-            return False
-        times = 1 if self._is_confirmed else UNCONFIRMED
-        return self.rough.residuals.work >= times * self.method.work
-
-    @property
-    def _is_confirmed(self) -> bool:
-        return self._at_best >= self.method.agreeing
+        return bool(self.pool) and self.rough.residuals.work >= self.method.work
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
