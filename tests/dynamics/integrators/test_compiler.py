@@ -63,6 +63,19 @@ def same(one, other):
     return (one.states == other.states).all() and (one.by_unknown == other.by_unknown).all()
 
 
+@needs_compiler
+def test_powers_of_numbers_are_those_of_states_too():
+    def rate(m, t):
+        return -m.k * 10 ** (-m.x[t]) * 0.5 ** m.x[t] * (1 + m.x[t]) ** 2.5 * (-2) ** 2
+
+    ends = [
+        simulation(one_state(rate), TIMES, method=method).run(Q)
+        for method in (RungeKutta(1e-10, 1e-12), Sundials(1e-10, 1e-12))
+    ]
+    assert ends[0].states == pytest.approx(ends[1].states, rel=1e-8)
+    assert ends[0].by_unknown == pytest.approx(ends[1].by_unknown, rel=1e-7, abs=1e-9)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
 def test_a_compiler_that_fails_is_as_none(tmp_path, monkeypatch, cache):
     broken = program(tmp_path / "broken-cc", ["echo 'no licence today' >&2", "exit 3"])
