@@ -13,11 +13,29 @@ PAIR = 2
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
+MOST_LINES = 24  # a page of a terminal: more unknowns are counted by kind
+DETAILS = "For one row per unknown, with what else to measure: igpe.check(problem).to_frame()."
+
+
 def text(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
-    """One line per unknown, then the remarks."""
+    """One line per unknown, or per kind of very many, then the remarks."""
+    if len(findings) > MOST_LINES:
+        kinds = [f"  {len(own)} {kind}: {in_words(own)}" for kind, own in _kinds(findings).items()]
+        lines = [f"{len(findings)} unknowns:", *kinds, DETAILS]
+        return "\n".join([*lines, *_shared(findings), *remarks])
     width = max((len(f.unknown) for f in findings), default=0)
     lines = [f"{f.unknown:<{width}}  {sentence(f)}" for f in findings]
     return "\n".join([*(lines or ["No unknowns are free."]), *_shared(findings), *remarks])
+
+
+def _kinds(findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """Unknowns by how they are reached and what the test says of them."""
+    result: dict[str, list[str]] = {}
+    for one in findings:
+        form = f" ({one.form.value})" if one.form else ""
+        sure = _judged(one).replace(" Only", "; only").rstrip(".")
+        result.setdefault(f"{one.reach.value}{form}{sure}", []).append(one.unknown)
+    return result
 
 
 def html(findings: Sequence[Finding], remarks: Sequence[str]) -> str:
@@ -57,17 +75,21 @@ def _sets(options: Sequence[tuple[str, ...]]) -> str:
 
 def sentence(finding: Finding) -> str:
     """What an engineer must know about one unknown."""
-    words = _reached(finding)
+    return f"{_reached(finding)}{_judged(finding)}"
+
+
+def _judged(finding: Finding) -> str:
+    """How sure the unknown is, as the end of a sentence."""
     if finding.reach is Access.UNREACHABLE:
-        return words + " Only the prior constrains this unknown." * finding.prior
+        return " Only the prior constrains this unknown." * finding.prior
     if finding.verdict is Identifiable.UNDECIDED:
-        return words
+        return ""
     if finding.values > 1:
-        return f"{words}; locally identifiable, with up to {finding.values} values"
+        return f"; locally identifiable, with up to {finding.values} values"
     scope = (
         "" if finding.verdict is Identifiable.NO else "globally " if finding.values else "locally "
     )
-    return f"{words}; {scope}{finding.verdict.value}"
+    return f"; {scope}{finding.verdict.value}"
 
 
 def _reached(finding: Finding) -> str:

@@ -172,7 +172,7 @@ class _SolutionSeries:
         return [first, *(self._fibre(k, held, most_work) for k in points)]
 
     def _fibre(self, k: int, held: set[int], most_work: float) -> Fibre:
-        relations = Relations(self.start.primes[k])
+        relations = Relations(self.start.primes[k], most_work)
         q = [
             relations.number(int(v)) if i in held else relations.unknown(int(v))
             for i, v in enumerate(self.start.point.q[k])

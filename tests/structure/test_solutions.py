@@ -356,6 +356,20 @@ def test_a_substitution_that_would_last_for_minutes_is_too_long():
         Ideal([sums, variable(8) ** 40 + X**2, Y**3 + sums], PRIME, 1e5)
 
 
+def test_writing_down_long_series_is_too_long():
+    problem = CASES["FitzHugh and Nagumo"].problem()
+    (experiment,) = expand(problem, [pose(problem, 0)])
+    random, n = np.random.default_rng(4), len(problem.box)
+    start = SeriesStart([experiment.dynamics], n, random, generic=False)
+    relations = Relations(start.primes[0], 100.0)
+    q = [relations.unknown(int(v)) for v in start.point.q[0]]
+    run = Unrolled(start.courses[0], 0, q, relations)
+    for _ in range(20):
+        start.courses[0].advance()
+    with pytest.raises(TooLong):
+        [run.advance() for _ in range(20)]
+
+
 def test_a_start_that_is_a_root_of_unknowns():
     def model(times):
         m = over_time(times, "x", a=(0.1, 9.0), k=(0.1, 9.0))

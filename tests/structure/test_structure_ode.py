@@ -10,7 +10,7 @@ from igpe.problem.losses import PiecewiseConstant
 from igpe.problem.noise.sigma import EstimatedSigma
 from igpe.problem.problem import Problem
 from igpe.structure.identifiability import Access, Dependence
-from igpe.structure.report import either
+from igpe.structure.report import either, sentence
 from igpe.structure.structure import analyse
 from igpe.structure.subsystems import Member
 
@@ -228,6 +228,20 @@ def test_a_parameter_in_no_equation_is_said_to_be_so():
     assert "scale  not identifiable: no equation contains it." in str(found)
 
 
+def test_many_unknowns_are_counted_by_kind():
+    names = [f"k{i}" for i in range(30)]
+    rate = {"x": lambda m, t: -sum(getattr(m, n) for n in names[:29]) * m.x[t]}
+    model = ode(rate, **dict.fromkeys(names, (0, 1)))
+    found = analyse(Problem(model, parameters=names, experiments=run("x", start={"x": 1.0})))
+    first, slopes, unseen, hint, *_ = str(found).splitlines()
+    assert first == "30 unknowns:"
+    assert slopes.startswith("  29 from slopes, by algebra (linear): k0, k1, ")
+    assert slopes.endswith(" and 21 more")
+    assert unseen == "  1 cannot be estimated: k29"
+    assert "to_frame()" in hint
+    assert len(found.to_frame()) == 30
+
+
 def test_a_state_measured_once_has_no_slope_but_is_seen():
     table = pd.DataFrame({"time": TIMES, "A": TIMES, "B": [np.nan] * 5 + [1.0]})
     found = analyse(chain(Experiment(table, start=ABC)))
@@ -270,7 +284,8 @@ def test_advice_on_a_long_cascade_is_local_and_ends_somewhere():
 def test_long_lists_are_cut():
     start = {f"x[{i}]": 1.0 for i in range(1, 61)}
     found = analyse(Problem(cascade, parameters=["k"], experiments=run("x[1]", start=start)))
-    assert "x[9] or one of 51 more would make it identifiable" in str(found)
+    said = sentence(found["k[2]"])
+    assert "x[9] or one of 51 more would make it identifiable" in said
 
 
 def test_table_and_html():

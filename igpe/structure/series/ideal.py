@@ -35,7 +35,7 @@ Monomial = tuple[int, ...]
 
 
 class TooLong(Exception):
-    """A Groebner basis needs more work than is allowed."""
+    """Equations or their Groebner basis need more work than is allowed."""
 
 
 class ModularPolynomial:
@@ -320,10 +320,11 @@ class Relations:
     pairs      functions of unknowns at the start; their values are variables of their own
     branches   whether the equations also hold elsewhere: on other branches of roots or implicit
                equations, or where the values of a pair do not belong together
+    work       products of terms that are left, as of an `Ideal`; those of `Unrolled` count
     """
 
-    def __init__(self, prime: int) -> None:
-        self.prime = prime
+    def __init__(self, prime: int, most_work: float = np.inf) -> None:
+        self.prime, self.work = prime, most_work
         self.values: list[int] = []
         self.equations: list[ModularPolynomial] = []
         self.reduced: Callable[[ModularPolynomial], ModularPolynomial] | None = None
@@ -394,7 +395,7 @@ class Unrolled:
     k          which of its points
     q          the experiment's unknowns
     relations  where variables and equations go
-    raises     Singular
+    raises     Singular; TooLong
     """
 
     def __init__(
@@ -496,8 +497,11 @@ class Unrolled:
         self, a: Sequence[ModularPolynomial], b: Sequence[ModularPolynomial], places: range, j: int
     ) -> ModularPolynomial:
         """The sum of a[i] b[j - i]."""
-        products = (a[i] * b[j - i] for i in places if a[i] and b[j - i])
-        return self._short(sum(products, self.relations.number(0)))
+        pairs = [(a[i], b[j - i]) for i in places if a[i] and b[j - i]]
+        self.relations.work -= sum(len(one.terms) * len(other.terms) for one, other in pairs)
+        if self.relations.work < 0:
+            raise TooLong
+        return self._short(sum((one * other for one, other in pairs), self.relations.number(0)))
 
     def _short(self, a: ModularPolynomial) -> ModularPolynomial:
         """Where the equations are known in simplest form everything is kept in it."""
