@@ -12,6 +12,8 @@ from igpe.core.status import Status
 from igpe.dynamics.search.multistart import IteratedSearch, _mixed, _redrawn, _Search
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.numerics.least_squares.base import Fit, Linearised
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 
 SHORT = {"starts": 12, "patience": 6, "most": 12, "finalists": 1}
 
@@ -40,6 +42,19 @@ def test_returns_to_the_best_optimum_end_it():
     found = IteratedSearch(starts=10, agreeing=11, finalists=1).estimate(problem, {})
     count = len(found.reached) - 1  # less the finalist
     assert 25 <= count < 40  # patience alone would take 310
+
+
+def test_an_explained_optimum_that_starts_agree_on_ends_it_after_a_part_of_the_work():
+    method = IteratedSearch(starts=40, agreeing=41, finalists=1, work=8_000_000)
+    explained, refuted = (len(method.estimate(_known(s), {}).reached) for s in (1.0, 1e-4))
+    assert 4 <= explained < refuted
+
+
+def _known(sigma):
+    """Two reactions, measured with errors of about 0.05."""
+    case = CASES["consecutive"]
+    run = Experiment(case.data(0.05, 0), start=case.start, start_time=0.0, sigma=sigma)
+    return Problem(case.builder, parameters=list(case.truth), experiments=[run])
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,13 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
+from igpe.core.progress import say
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.engine import (
     UNANSWERED,
+    Restarts,
     Run,
     SearchJob,
     best_of,
@@ -41,7 +43,13 @@ from igpe.dynamics.search.engine import (
     prepared,
     searched,
 )
-from igpe.dynamics.shooting.base import Estimator, Profile, require_bounds, require_start
+from igpe.dynamics.shooting.base import (
+    Estimator,
+    Profile,
+    minimises_squares,
+    require_bounds,
+    require_start,
+)
 from igpe.dynamics.shooting.residuals import Best
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import ONCE, PreparedShooting, SingleShooting
@@ -193,6 +201,11 @@ SHARE = 0.1  # of the random starts that end anywhere, which must agree for the 
 RETURNS = 25  # searches that end at the best optimum, after which no start is changed any more
 UNCONFIRMED = 2  # times the patience, while fewer searches than must agree reached the best
 WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start may lie beyond them
+ACCEPTED = 0.05  # chance that a right fit is not taken for explained
+UNLIKELY = 3  # searches that end at one optimum that errors explain: a better one is unlikely
+PART = 1 / 16  # of the work after which such an optimum ends the search
+UNSEEN = 1e-2  # decrease of chi squared that no measurement shows
+SPOKEN = 5.0  # s between two reports of progress
 SPARE = 4  # times as many random starts may be tried where the model cannot be integrated at some
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
 
@@ -215,7 +228,8 @@ class IteratedSearch(Checked):
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
-                corresponds to about two minutes of processor time
+                corresponds to about two minutes of processor time. A sixteenth is enough if errors
+                of known size explain the best optimum and three searches have reached it
     pool        number of the best optima from which the modified starts are formed
     finalists   number of accurate searches that must succeed. The first starts at the best optimum,
                 the next at the second best, and so on until enough searches have succeeded
@@ -284,7 +298,8 @@ class IteratedSearch(Checked):
         ends are no better (docs/notes/search.md). Nor does it gain anything beside an optimum.
         """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
-        search = GaussNewton(ENOUGH, max_iterations=self.iterations)
+        unseen = UNSEEN if problem.sigma_known else 0.0
+        search = GaussNewton(ENOUGH, unseen, max_iterations=self.iterations)
         shooting = replace(
             self.local, integrator=integrator, search=search, restarts=ONCE, hierarchical=False
         )
@@ -332,6 +347,7 @@ class _Search:
         self.pool: list[Fit] = []
         self.is_likelihood = rough.problem.sigma_estimated
         self.reached: list[float] = []
+        self._said = time.monotonic()
 
     def run(self, given: Sequence[FloatArray]) -> None:
         """From random starts and those given, and from what their best ends become, changed."""
@@ -381,7 +397,17 @@ class _Search:
 
     @property
     def _is_worked_out(self) -> bool:
-        return bool(self.pool) and self.rough.residuals.work >= self.method.work
+        if not self.pool:
+            return False
+        is_sure = self._is_explained and self._at_best >= UNLIKELY
+        return self.rough.residuals.work >= self.method.work * (PART if is_sure else 1.0)
+
+    @property
+    def _is_explained(self) -> bool:
+        """Whether errors of known size explain the best optimum."""
+        problem, most = self.rough.problem, Restarts(chance=ACCEPTED)
+        judged = problem.sigma_known and minimises_squares(problem)
+        return judged and self.pool[0].cost <= most.explained(len(self.rough.residuals))
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
@@ -405,6 +431,14 @@ class _Search:
             return
         pool = sorted([*self.pool, fit], key=lambda one: one.cost)
         self.pool = first_of_each(pool, self._is_level)[: self.method.pool]
+        self._tell()
+
+    def _tell(self) -> None:
+        """Report progress, but not too often."""
+        if time.monotonic() >= self._said + SPOKEN:
+            self._said = time.monotonic()
+            count, at_best, best = len(self.reached), self._at_best, self.pool[0].cost
+            say(f"{count} searches, {at_best} of them at the best objective so far, {best:.4g}")
 
 
 def _redrawn(parent: FloatArray, other: FloatArray, random: np.random.Generator) -> FloatArray:
