@@ -261,7 +261,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
 
     gone = named(lost, "not determined")
     if result.status in UNFINISHED:  # errors and intervals describe an optimum
-        return "; ".join(["not judged: the values are not an optimum", *shared, *gone]), "bad"
+        return "; ".join(["not judged: the values may not be an optimum", *shared, *gone]), "bad"
     parts = [
         *named(known, "determined"), *only, *shared, *([_poor(poor)] if poor else []), *besides,
         *gone, *named(held, "at a bound"), *named(tied, "held by active constraints"),
