@@ -64,7 +64,10 @@ def _known(sigma):
 def test_a_best_optimum_that_few_searches_reached_ends_it_later(met, patience, searches):
     """Random starts end at ten optima, `met` modified ones at a better one, the rest elsewhere."""
     box = CASES["consecutive"].problem().box
-    problem, residuals = SimpleNamespace(box=box, sigma_estimated=False), SimpleNamespace(work=0)
+    problem, residuals = (
+        SimpleNamespace(box=box, sigma_estimated=False, sigma_known=False),
+        SimpleNamespace(work=0),
+    )
     costs = itertools.chain(range(20, 10, -1), [7.0] * met, itertools.repeat(9.0))
 
     def fit(_):
