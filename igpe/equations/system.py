@@ -102,7 +102,7 @@ class System:
         names = enumerate(self.unknown_names)
         return solve_all(self.residual, self.unknowns, {i for i, n in names if n in self.any_value})
 
-    @property
+    @cached_property
     def is_solvable(self) -> bool:
         """Whether equations and `unknowns` can be matched."""
         found = parts(incidence(self.residual, self.unknowns))

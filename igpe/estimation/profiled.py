@@ -251,9 +251,11 @@ def _misjudged(steps: Steps, result: Result, settings: Settings) -> list[str]:
                 if (there < box.lower).any() or (there > box.upper).any():
                     continue
                 cost = residuals.cost(there)
-                expected = shift**2 / one.standard_error**2 * result.variance
-                if not problem.has_spectra:  # quantities may have errors of their own
-                    expected = float(np.sum((at.jacobian @ (shift * along)) ** 2))
+                expected = (
+                    shift**2 / one.standard_error**2 * result.variance
+                    if problem.has_spectra
+                    else float(np.sum((at.jacobian @ (shift * along)) ** 2))
+                )  # quantities may have errors of their own
                 if cost is not None and not 1 / FAR <= (cost - best) / expected <= most:
                     names.append(one.name)
                     break

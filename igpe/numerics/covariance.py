@@ -235,8 +235,8 @@ class _Errors(NamedTuple):
         known, each = free[each.any(axis=0)], each[:, each.any(axis=0)]
         own = each.sum(axis=0) ** 2 / (each**2 / degrees[:, None]).sum(axis=0)
         quantiles[known] = special.stdtrit(own, 0.5 + level / 2)
-        of_all, own = self.variance * np.diag(alike), np.diag(covariance)[free]
-        longer = np.divide(own, of_all, out=np.ones(len(free)), where=of_all > 0)
+        of_all, squares = self.variance * np.diag(alike), np.diag(covariance)[free]
+        longer = np.divide(squares, of_all, out=np.ones(len(free)), where=of_all > 0)
         inflation[free] = (quantiles[free] / self.quantile) ** 2 * longer
         return covariance, quantiles, inflation
 

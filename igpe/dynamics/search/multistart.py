@@ -399,7 +399,7 @@ class _Search:
     def _is_worked_out(self) -> bool:
         if not self.pool:
             return False
-        is_sure = self._is_explained and self._at_best >= UNLIKELY
+        is_sure = self._at_best >= UNLIKELY and self._is_explained
         return self.rough.residuals.work >= self.method.work * (PART if is_sure else 1.0)
 
     @property
