@@ -204,7 +204,7 @@ WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start
 ACCEPTED = 0.05  # chance that a right fit is not taken for explained
 UNLIKELY = 3  # searches that end at one optimum that errors explain: a better one is unlikely
 PART = 1 / 16  # of the work after which such an optimum ends the search
-UNSEEN = 1e-2  # decrease of chi squared that no measurement shows
+UNSEEN = 1e-2  # decrease of chi squared, with known errors, that no measurement shows
 SPOKEN = 5.0  # s between two reports of progress
 SPARE = 4  # times as many random starts may be tried where the model cannot be integrated at some
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
@@ -298,7 +298,7 @@ class IteratedSearch(Checked):
         ends are no better (docs/notes/search.md). Nor does it gain anything beside an optimum.
         """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
-        unseen = UNSEEN if problem.sigma_known else 0.0
+        unseen = UNSEEN if _is_chi_squared(problem) else 0.0
         search = GaussNewton(ENOUGH, unseen, max_iterations=self.iterations)
         shooting = replace(
             self.local, integrator=integrator, search=search, restarts=ONCE, hierarchical=False
@@ -405,9 +405,10 @@ class _Search:
     @property
     def _is_explained(self) -> bool:
         """Whether errors of known size explain the best optimum."""
-        problem, most = self.rough.problem, Restarts(chance=ACCEPTED)
-        judged = problem.sigma_known and minimises_squares(problem)
-        return judged and self.pool[0].cost <= most.explained(len(self.rough.residuals))
+        if not _is_chi_squared(self.rough.problem):
+            return False
+        most = Restarts(chance=ACCEPTED).explained(len(self.rough.residuals))
+        return self.pool[0].cost <= most
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
@@ -439,6 +440,11 @@ class _Search:
             self._said = time.monotonic()
             count, at_best, best = len(self.reached), self._at_best, self.pool[0].cost
             say(f"{count} searches, {at_best} of them at the best objective so far, {best:.4g}")
+
+
+def _is_chi_squared(problem: Problem) -> bool:
+    """Whether the objective is a sum of squares of errors of known size."""
+    return problem.sigma_known and minimises_squares(problem) and not problem.has_spectra
 
 
 def _redrawn(parent: FloatArray, other: FloatArray, random: np.random.Generator) -> FloatArray:
