@@ -185,8 +185,8 @@ def written(file: Path) -> None:
 def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
     """A DataFrame as rows; its index becomes the column of that name."""
     named = table.rename_axis(index).reset_index() if index else table
-    found: list[dict[str, Any]] = named.to_dict("records")
-    return found
+    records: list[dict[str, Any]] = named.to_dict("records")
+    return records
 
 
 def _save(drawn: Callable[[], Any], path: Path) -> None:

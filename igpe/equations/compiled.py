@@ -211,7 +211,7 @@ class Compiled:
             system = system.flow or system
             names = frozenset() if plain_powers else self.constants[index]
             family = id(system.residual), experiment.told, names, until
-            found = initial_value_problem(
+            posed = initial_value_problem(
                 self.problem,
                 experiment,
                 system,
@@ -222,9 +222,9 @@ class Compiled:
                 like=self._shared.get(family),
                 rests=self._rests,
             )
-            if found.shared is not None:
-                self._shared.setdefault(family, found.shared)
-            self._posed[key] = found
+            if posed.shared is not None:
+                self._shared.setdefault(family, posed.shared)
+            self._posed[key] = posed
         return self._posed[key]
 
 
@@ -248,8 +248,8 @@ def compiled(problem: Problem) -> Compiled:
     """The problem's `Compiled`, made on the first call; raises ModelError as that does."""
     if problem.compiled is None:
         problem.compiled = Compiled(problem)
-    found: Compiled = problem.compiled
-    return found
+    functions: Compiled = problem.compiled
+    return functions
 
 
 # CasADi simplifies by 0 and 1 as numbers are put in: terms vanish, and each set of experiments that
@@ -271,7 +271,7 @@ def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> l
     families: dict[int, list[int]] = {}
     for k, system in enumerate(systems):
         families.setdefault(id(system.residual), []).append(k)
-    found = [frozenset[str]()] * len(systems)
+    fixed = [frozenset[str]()] * len(systems)
     for family in families.values():
         values: dict[str, set[float]] = {}
         for e in (experiments[k] for k in family):
@@ -283,8 +283,8 @@ def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> l
             several -= _elsewhere([systems[k] for k in family])
         for k in family:
             own = experiments[k].inputs
-            found[k] = frozenset(n for n in several if isinstance(own.get(n), float))
-    return found
+            fixed[k] = frozenset(n for n in several if isinstance(own.get(n), float))
+    return fixed
 
 
 def _elsewhere(systems: Sequence[System]) -> set[str]:
@@ -296,7 +296,7 @@ def _elsewhere(systems: Sequence[System]) -> set[str]:
     others = [s for s in ca.symvar(column) if not ca.depends_on(u, s)]
     function = ca.Function("equations", [u, stack(others)], [column])
     held: dict[int, frozenset[int]] = {}
-    found: set[int] = set()
+    indices: set[int] = set()
     for k, name in enumerate(operation_names(function)):
         inputs, outputs = function.instruction_input(k), function.instruction_output(k)
         if name == "INPUT":
@@ -306,9 +306,9 @@ def _elsewhere(systems: Sequence[System]) -> set[str]:
         elif name != "OUTPUT":
             within = frozenset[int]().union(*(held[i] for i in inputs))
             if name not in SMOOTH:
-                found |= within
+                indices |= within
             held[outputs[0]] = within
-    return {first.symbols.inputs[i] for i in found}
+    return {first.symbols.inputs[i] for i in indices}
 
 
 def fingerprint(problem: Problem) -> str:

@@ -106,16 +106,16 @@ def _eliminated(
     """
     given: dict[int, Any] = {}
     for _ in range(ROUNDS):
-        found = _definitions(equations, unknowns, [k for k in eligible if k not in given])
-        if not found:
+        definitions = _definitions(equations, unknowns, [k for k in eligible if k not in given])
+        if not definitions:
             break
-        old = stack(unknowns[k] for k in found)
-        new = stack(expression for _, expression in found.values())
-        rows = {r for r, _ in found.values()}
+        old = stack(unknowns[k] for k in definitions)
+        new = stack(expression for _, expression in definitions.values())
+        rows = {r for r, _ in definitions.values()}
         equations = stack(equations[r] for r in range(equations.numel()) if r not in rows)
         equations = ca.substitute(equations, old, new)
         given = {k: ca.substitute(e, old, new) for k, e in given.items()}
-        given |= {k: e for k, (_, e) in found.items()}
+        given |= {k: e for k, (_, e) in definitions.items()}
     return given, equations
 
 
@@ -127,19 +127,19 @@ def _definitions(
     held: list[set[int]] = [set() for _ in range(equations.numel())]
     for r, k in zip(*matrix.sparsity().get_triplet(), strict=True):
         held[r].add(k)
-    found: dict[int, tuple[int, Any]] = {}
+    definitions: dict[int, tuple[int, Any]] = {}
     others = set[int]()
     for r, inside in enumerate(held):
-        if inside & found.keys() or len(inside) == 1:
+        if inside & definitions.keys() or len(inside) == 1:
             continue
         factors = {k: abs(float(matrix[r, k])) for k in inside if matrix[r, k].is_constant()}
         candidates = [k for k in sorted(inside - others) if k in eligible and k in factors]
         k = max(candidates, key=lambda k: factors[k], default=None)
         if k is not None and factors[k] > PIVOT * max(factors.values()):
             rest = ca.substitute(equations[r], unknowns[k], 0)
-            found[k] = r, -rest / matrix[r, k]
+            definitions[k] = r, -rest / matrix[r, k]
             others |= inside - {k}
-    return found
+    return definitions
 
 
 def _solve_block(equations: Any, unknowns: Any, *, squares: bool) -> Any | None:
@@ -317,7 +317,7 @@ class AtPoint:
             given.append(np.empty((size, self.function.numel_in(k))))
             given[k][:n] = argument
             given[k][n:] = given[k][n - 1]
-        return [found[:, :n] for found in self._mapped[size](*(v.ravel() for v in given))]
+        return [rows[:, :n] for rows in self._mapped[size](*(v.ravel() for v in given))]
 
     def __call__(self, *arguments: FloatArray | float) -> list[FloatArray]:
         """The results (rows, columns) for columns, or numbers."""

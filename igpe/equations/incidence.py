@@ -299,27 +299,27 @@ def differentiated(names: tuple[str, ...], residual: Any, symbols: Symbols) -> D
 
     raises ModelError if one of those to be differentiated is not smooth
     """
-    found = _Array(residual, symbols)
-    while spare := parts(found.pattern()):
+    growing = _Array(residual, symbols)
+    while spare := parts(growing.pattern()):
         if not spare.spare_rows:
             break
         for i in spare.over_rows:
-            if len(found.rows[i]) > MOST:
+            if len(growing.rows[i]) > MOST:
                 raise ModelError(
                     f"The equation '{names[i]}' would have to be differentiated more than "
                     f"{MOST} times; igpe does not support such a high index."
                 )
-            found.rows[i].append(found.derivative(names[i], found.rows[i][-1]))
-    array = DerivativeArray(inputs=found.inputs)
-    array.levels = {n: len(r) - 1 for n, r in zip(names, found.rows, strict=True) if len(r) > 1}
-    array.has_algebraic = any(len(chain) == 1 for chain in found.chains)
+            growing.rows[i].append(growing.derivative(names[i], growing.rows[i][-1]))
+    array = DerivativeArray(inputs=growing.inputs)
+    array.levels = {n: len(r) - 1 for n, r in zip(names, growing.rows, strict=True) if len(r) > 1}
+    array.has_algebraic = any(len(chain) == 1 for chain in growing.chains)
     array.rows = [
         Row(name, level, expression)
-        for name, levels in zip(names, found.rows, strict=True)
+        for name, levels in zip(names, growing.rows, strict=True)
         for level, expression in enumerate(levels)
     ]
     own = len(symbols.states)
-    for k, chain in enumerate(found.chains):
+    for k, chain in enumerate(growing.chains):
         name = symbols.states[k] if k < own else symbols.algebraics[k - own]
         for order, symbol in enumerate(chain):
             if order > (k < own):
@@ -355,10 +355,10 @@ class _Array:
     def derivative(self, name: str, expression: Any) -> Any:
         """The total derivative by time."""
         held = ca.symvar(expression)
-        if found := abrupt(expression):
+        if jumps := abrupt(expression):
             raise ModelError(
                 f"The model has a higher index, so the equation '{name}' must be "
-                f"differentiated with respect to time, but it contains {in_words(found)}, "
+                f"differentiated with respect to time, but it contains {in_words(jumps)}, "
                 "which is not smooth. Write a smooth transition, for example 1/(1 + "
                 "pyo.exp(-(a - b)/width))."
             )

@@ -205,13 +205,13 @@ def initial_value_problem(
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
     posing = _Posing(until, plain_powers, switches, experiment.told)
-    found = _with_shared(problem, experiment, system, posing, constants, like=like)
+    posed = _with_shared(problem, experiment, system, posing, constants, like=like)
     if experiment.steady is None:
-        return found
+        return posed
     rests, key = {} if rests is None else rests, _before(problem, experiment, system, constants)
     if key not in rests:
         rests[key] = _at_rest(problem, experiment, system, constants)
-    return replace(found, rest=rests[key])
+    return replace(posed, rest=rests[key])
 
 
 def _with_shared(
@@ -224,37 +224,37 @@ def _with_shared(
     like: InitialValueProblem | None = None,
 ) -> InitialValueProblem:
     """See `initial_value_problem`; with the form that other experiments share."""
-    found = _posed(problem, experiment, system, posing, frozenset())
+    posed = _posed(problem, experiment, system, posing, frozenset())
     if not constants:
-        return found
+        return posed
     if like is not None and constants == experiment.inputs.keys():
-        known = _with_numbers(found, like, experiment)
+        known = _with_numbers(posed, like, experiment)
         if known is not None and not ca.depends_on(system.residual, system.symbols.s):
-            return replace(found, shared=known)
+            return replace(posed, shared=known)
     shared = _posed(problem, experiment, system, posing, constants)
-    if len(shared.tables) != len(found.tables) + len(constants):
-        return found
-    return replace(found, shared=shared)
+    if len(shared.tables) != len(posed.tables) + len(constants):
+        return posed
+    return replace(posed, shared=shared)
 
 
 _FORMULAS = ("t", "x", "u", "q", "f", "g", "written", "measured", "algebraic")
 
 
 def _with_numbers(
-    found: InitialValueProblem, like: InitialValueProblem, experiment: Experiment
+    posed: InitialValueProblem, like: InitialValueProblem, experiment: Experiment
 ) -> InitialValueProblem | None:
     """The shared form of another experiment with this one's numbers; None where it has more."""
-    switched = found.switching is not None and bool(
-        found.switching.gaps.numel() or found.switching.jumps
+    switched = posed.switching is not None and bool(
+        posed.switching.gaps.numel() or posed.switching.jumps
     )
-    if found.tables or found.implicit or switched or found.unknowns != like.unknowns:
+    if posed.tables or posed.implicit or switched or posed.unknowns != like.unknowns:
         return None
     if len(like.tables) != len(experiment.inputs):
         return None
     return replace(
-        found,
+        posed,
         **{n: getattr(like, n) for n in _FORMULAS},
-        start=ca.substitute(found.start, found.q, like.q),
+        start=ca.substitute(posed.start, posed.q, like.q),
         tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
         rest=None,
         constants=like.constants,
@@ -399,15 +399,15 @@ def _at_rest(
         jumps=tuple(jump for jump in system.jumps if jump[0] in system.equations),
     )
     posing = _Posing(-np.inf, False, moves(problem, before, own), ())
-    found = _with_shared(problem, before, own, posing, constants)
-    given, clock = found.switching, ca.vertcat(found.t, found.u)
-    timed = [found.f]
+    posed = _with_shared(problem, before, own, posing, constants)
+    given, clock = posed.switching, ca.vertcat(posed.t, posed.u)
+    timed = [posed.f]
     if given is not None:
-        clock = ca.vertcat(found.t, found.u[: found.u.numel() - given.modes])
+        clock = ca.vertcat(posed.t, posed.u[: posed.u.numel() - given.modes])
         timed += [given.gaps, *(jump.after for jump in given.jumps)]
-    if not found.implicit and not ca.depends_on(ca.vertcat(*timed), clock):
+    if not posed.implicit and not ca.depends_on(ca.vertcat(*timed), clock):
         longest = max(float(e.times[-1]) - e.start_time for e in problem.experiments)
-        return replace(found, duration=longest if longest > 0 else 1.0)
+        return replace(posed, duration=longest if longest > 0 else 1.0)
     raise Unsupported(
         f"Experiment '{experiment.name}' has a steady-state start, but its equations depend on "
         "time or have implicit algebraic variables. igpe cannot compute a steady state for such "

@@ -84,10 +84,10 @@ def _outward(low: FloatArray, high: FloatArray, units: int = 1) -> Range:
 def _sum(a: Range, b: Range) -> Range:
     """Widened only where the sum is rounded: a switch 1 + 0 t and 1 minus it decide choices."""
     low, high = (x + y for x, y in zip(a, b, strict=True))
-    found = _outward(low, high)
+    outward = _outward(low, high)
     return Range(
-        np.where(_is_exact(a.low, b.low, low), low, found.low),
-        np.where(_is_exact(a.high, b.high, high), high, found.high),
+        np.where(_is_exact(a.low, b.low, low), low, outward.low),
+        np.where(_is_exact(a.high, b.high, high), high, outward.high),
     )
 
 
@@ -102,8 +102,8 @@ def _product(a: Range, b: Range) -> Range:
     low, high = reduce(np.minimum, corners), reduce(np.maximum, corners)  # which hand on nan
     is_zero = [(r.low == 0) & (r.high == 0) for r in (a, b)]
     nothing = (low == 0) & (high == 0) & (is_zero[0] | is_zero[1])  # no product that underflowed
-    found = _outward(low, high)
-    return Range(np.where(nothing, 0.0, found.low), np.where(nothing, 0.0, found.high))
+    outward = _outward(low, high)
+    return Range(np.where(nothing, 0.0, outward.low), np.where(nothing, 0.0, outward.high))
 
 
 def _inverse(a: Range) -> Range:
@@ -118,8 +118,8 @@ def _increasing(
     """Return the rule of an increasing function whose values lie between least and most."""
 
     def rule(a: Range) -> Range:
-        found = _outward(function(a.low), function(a.high), UNITS)
-        return Range(np.maximum(found.low, least), np.minimum(found.high, most))
+        outward = _outward(function(a.low), function(a.high), UNITS)
+        return Range(np.maximum(outward.low, least), np.minimum(outward.high, most))
 
     return rule
 
@@ -130,18 +130,18 @@ def _cosine(a: Range) -> Range:
     low, high = (a.low - slack) / TURN, (a.high + slack) / TURN
     top, bottom = np.floor(high) >= np.ceil(low), np.floor(high - 0.5) >= np.ceil(low - 0.5)
     ends = np.cos(a.low), np.cos(a.high)
-    found = _outward(np.minimum(*ends) - slack, np.maximum(*ends) + slack, UNITS)
+    outward = _outward(np.minimum(*ends) - slack, np.maximum(*ends) + slack, UNITS)
     unknown = ~(np.isfinite(low) & np.isfinite(high))
     return Range(
-        np.where(bottom | unknown, -1.0, np.maximum(found.low, -1.0)),
-        np.where(top | unknown, 1.0, np.minimum(found.high, 1.0)),
+        np.where(bottom | unknown, -1.0, np.maximum(outward.low, -1.0)),
+        np.where(top | unknown, 1.0, np.minimum(outward.high, 1.0)),
     )
 
 
 def _tangent(a: Range) -> Range:
     branch = np.floor(a.low / np.pi + 0.5 - 1e-12) == np.floor(a.high / np.pi + 0.5 + 1e-12)
-    found = _outward(np.tan(a.low), np.tan(a.high), UNITS)
-    return Range(np.where(branch, found.low, -np.inf), np.where(branch, found.high, np.inf))
+    outward = _outward(np.tan(a.low), np.tan(a.high), UNITS)
+    return Range(np.where(branch, outward.low, -np.inf), np.where(branch, outward.high, np.inf))
 
 
 def _absolute(a: Range) -> Range:
@@ -155,12 +155,12 @@ def _power(a: Range, b: Range) -> Range:
     if np.size(b.low) == 1 and np.all(b.low == b.high) and exponent.is_integer():
         base = _absolute(a) if exponent % 2 == 0 else a
         size = abs(exponent)
-        found = _outward(np.power(base.low, size), np.power(base.high, size), UNITS)
-        return _inverse(found) if exponent < 0 else found
+        outward = _outward(np.power(base.low, size), np.power(base.high, size), UNITS)
+        return _inverse(outward) if exponent < 0 else outward
     corners = np.stack([np.asarray(np.power(x, y)) for x in a for y in b])
-    found = _outward(corners.min(axis=0), corners.max(axis=0), UNITS)
+    outward = _outward(corners.min(axis=0), corners.max(axis=0), UNITS)
     good = (a.low > 0) | ((a.low >= 0) & (b.low >= 0))
-    return Range(np.where(good, found.low, -np.inf), np.where(good, found.high, np.inf))
+    return Range(np.where(good, outward.low, -np.inf), np.where(good, outward.high, np.inf))
 
 
 def _truth(surely: BoolArray, possibly: BoolArray) -> Range:
@@ -310,8 +310,8 @@ def switched(function: Any, segments: Segments) -> Table:
     values: list[float] = []
 
     def classify(low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
-        (found,) = enclose([Range(low, high)], [point(c) for c in inputs.T])
-        lowest, highest = (np.broadcast_to(v, low.shape) for v in found)
+        (enclosure,) = enclose([Range(low, high)], [point(c) for c in inputs.T])
+        lowest, highest = (np.broadcast_to(v, low.shape) for v in enclosure)
         label, known = np.full(len(low), UNDECIDED), lowest == highest
         for value in np.unique(lowest[known]):
             if value not in values:

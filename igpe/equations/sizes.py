@@ -34,20 +34,20 @@ class ProblemSizes:
         any. Where a profile in space starts at nearly nothing, what its other points hold soon
         arrives.
         """
-        found, largest = [], []
+        small, largest = [], []
         for name in states:
             start, initial = self._start(name), _magnitude(self._component(name))
             known = [v for v in (self._measured(name), start) if v]
             least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
-            found.append(max(least, min(start, self._unseen)) if known else least)
+            small.append(max(least, min(start, self._unseen)) if known else least)
             measured = max((_most(name, e) for e in self._measuring.get(name, ())), default=0.0)
             largest.append((max(measured, start, initial), measured > 0))
-        profiles = self._sizes_of_profiles(states, found)
+        profiles = self._sizes_of_profiles(states, small)
         for k, name in enumerate(states):
             floor = profiles.get(self._profile(name), 0.0) / FINEST
-            found[k] = found[k] and max(found[k], min(floor, self._measured(name) or floor))
-        smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
-        sizes = np.array([size or smallest for size in found])
+            small[k] = small[k] and max(small[k], min(floor, self._measured(name) or floor))
+        smallest, most = min([1.0, *(v for v in small if v)]), max([1.0, *(v for v, _ in largest)])
+        sizes = np.array([size or smallest for size in small])
         return sizes, np.maximum(sizes, [size if seen else most for size, seen in largest])
 
     def of_unknowns(self, names: tuple[str, ...]) -> FloatArray:
@@ -94,29 +94,29 @@ class ProblemSizes:
         self, states: tuple[str, ...], sizes: Iterable[float]
     ) -> dict[Profile, float]:
         """The largest size in each profile in space."""
-        found: dict[Profile, float] = {}
+        of_profile: dict[Profile, float] = {}
         for name, size in zip(states, sizes, strict=True):
             if (profile := self._profile(name)) is not None:
-                found[profile] = max(size, found.get(profile, 0.0))
-        return found
+                of_profile[profile] = max(size, of_profile.get(profile, 0.0))
+        return of_profile
 
     def _profile(self, name: str) -> Profile:
         """The profile in space that a variable is a point of; None if it is of none."""
-        own, is_in_space, found = self._component(name), False, list[Any]()
+        own, is_in_space, keys = self._component(name), False, list[Any]()
         while self._in_space and own is not None:
             parent, index = own.parent_component(), own.index()
             places = {position_in(parent, s) for s in self._in_space} - {None}
             is_in_space |= bool(places)
             places.add(position_in(parent, self.problem.instance.time))
             key = index if isinstance(index, tuple) else (index,)
-            found += [parent.local_name, *(k for i, k in enumerate(key) if i not in places)]
+            keys += [parent.local_name, *(k for i, k in enumerate(key) if i not in places)]
             own = parent.parent_block()
-        return tuple(found) if is_in_space else None
+        return tuple(keys) if is_in_space else None
 
     @cached_property
     def _in_space(self) -> list[Any]:
-        found: list[Any] = self.problem.instance.in_space
-        return found
+        sets: list[Any] = self.problem.instance.in_space
+        return sets
 
     def _measured(self, name: str) -> float:
         """Largest measured value, of this experiment or of the others; 0 if there is none.
@@ -133,11 +133,11 @@ class ProblemSizes:
     @cached_property
     def _measuring(self) -> dict[str, list[Experiment]]:
         """The experiments in which a quantity is measured."""
-        found: dict[str, list[Experiment]] = {}
+        measuring: dict[str, list[Experiment]] = {}
         for e in self.problem.experiments:
             for name in e.measured:
-                found.setdefault(name, []).append(e)
-        return found
+                measuring.setdefault(name, []).append(e)
+        return measuring
 
     @cached_property
     def _unseen(self) -> float:

@@ -105,14 +105,14 @@ class System:
     @cached_property
     def is_solvable(self) -> bool:
         """Whether equations and `unknowns` can be matched."""
-        found = parts(incidence(self.residual, self.unknowns))
-        return not found.spare_rows and not found.spare_columns
+        decomposition = parts(incidence(self.residual, self.unknowns))
+        return not decomposition.spare_rows and not decomposition.spare_columns
 
     def of_another(self, **parts: Any) -> "System":
         """The same equations, solved once, with other outputs, starts, jumps or events."""
-        found = replace(self, **parts)
-        found.__dict__["solved"] = self.solved
-        return found
+        system = replace(self, **parts)
+        system.__dict__["solved"] = self.solved
+        return system
 
     def start_of(self, state: str, experiment: Experiment) -> Any:
         """The start value of a state: a number, an `Unknown`, a parameter's name, an expression.

@@ -131,11 +131,11 @@ class TimeSymbols:
     def function(self, expression: Any, slopes: int = 0) -> tuple[Any, ...]:
         """(t, [a, b], q) -> the expression, and its slopes, where u = a + b t."""
         a, b = (ca.SX.sym(n, self.u.numel()) for n in ("a", "b"))
-        found = ca.substitute([ca.SX(expression)], [ca.vec(self.u)], [a + b * self.t])
+        derivatives = ca.substitute([ca.SX(expression)], [ca.vec(self.u)], [a + b * self.t])
         for _ in range(slopes):
-            found.append(ca.jacobian(found[-1], self.t))
+            derivatives.append(ca.jacobian(derivatives[-1], self.t))
         given = [self.t, ca.vertcat(a, b), self.q]
-        return tuple(ca.Function("of_time", given, [ca.densify(e)]) for e in found)
+        return tuple(ca.Function("of_time", given, [ca.densify(e)]) for e in derivatives)
 
 
 class Held:
@@ -274,7 +274,7 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
     column = ca.vertcat(*(ca.SX(e) for e in expressions))
     if not clock.moves(column):
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), ())
-    found = list(_irregular(*clock.nodes(column)))
+    irregular = list(_irregular(*clock.nodes(column)))
     alone = replace(clock, q=ca.SX(0, 1))
 
     def changing(part: _Part) -> Changing:
@@ -286,7 +286,7 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
         return Changing(*own.function(part.value, 2), stretches=where)
 
     known, moving = (
-        tuple(changing(part) for part in found if part.by_unknown is by) for by in (False, True)
+        tuple(changing(part) for part in irregular if part.by_unknown is by) for by in (False, True)
     )
     times = _times(clock.segments, known, np.zeros(0), ())
     return Stops(clock.segments, times, known, moving)
@@ -301,11 +301,11 @@ def _times(
     through: bool = False,
 ) -> tuple[float, ...]:
     """Increasing, inside the horizon, none where the segments have an edge anyway."""
-    found = [abrupt(f, segments, numbers, through=through) for f in functions]
+    times = [abrupt(f, segments, numbers, through=through) for f in functions]
     first, last = segments.edges[[0, -1]]
     near = 1e-12 * (last - first)
     kept: list[float] = []
-    for time in np.unique(np.concatenate([np.array(known), *found])).tolist():
+    for time in np.unique(np.concatenate([np.array(known), *times])).tolist():
         apart = np.abs(segments.edges - time).min() > near and (not kept or time - kept[-1] > near)
         if apart and first < time < last:
             kept.append(time)

@@ -85,8 +85,8 @@ def undefined_at_start(problem: Problem, k: int, values: Mapping[str, float]) ->
     Empty if all have one. For messages about an integration that failed: 0/0, which rests at 0, is
     none here.
     """
-    found = _found_at_start(problem, k, values, as_written=True)
-    return "" if found is None else _sentence(problem, k, found)
+    undefined = _found_at_start(problem, k, values, as_written=True)
+    return "" if undefined is None else _sentence(problem, k, undefined)
 
 
 def undefined_at_starts(problem: Problem, values: Mapping[str, float]) -> str:
@@ -103,13 +103,13 @@ def require_slopes_at_start(problem: Problem) -> None:
     """
     middle = problem.box.mapping(problem.box.middle)
     for k in range(len(problem.experiments)):
-        found = _found_at_start(problem, k, middle)
-        if found is None:
+        undefined = _found_at_start(problem, k, middle)
+        if undefined is None:
             continue
-        if found.is_nowhere and not found.operation:
-            raise ModelError(NOWHERE.format(found.state, _celsius(problem) or CAUSES))
-        if found.is_nowhere or (found.is_fixed and not found.of_time):
-            raise ProblemError(_sentence(problem, k, found).strip())
+        if undefined.is_nowhere and not undefined.operation:
+            raise ModelError(NOWHERE.format(undefined.state, _celsius(problem) or CAUSES))
+        if undefined.is_nowhere or (undefined.is_fixed and not undefined.of_time):
+            raise ProblemError(_sentence(problem, k, undefined).strip())
 
 
 def _found_at_start(
@@ -125,11 +125,11 @@ def _found_at_start(
     ivp = compiled(problem).initial_value_problem(k, switching=True)
     ivp = replace(ivp, f=ivp.written) if as_written else ivp
     q = np.array([values[n] for n in ivp.unknowns], dtype=float)
-    found = _first_at_start(ivp, q)
-    if found is None or not found.is_nowhere:
-        return found
+    undefined = _first_at_start(ivp, q)
+    if undefined is None or not undefined.is_nowhere:
+        return undefined
     named = _with_named_inputs(problem, k)  # numbers are folded: what divides by 0 is gone
-    return found if named is None else _first_at_start(named, q) or found
+    return undefined if named is None else _first_at_start(named, q) or undefined
 
 
 def _first_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None:
@@ -137,8 +137,8 @@ def _first_at_start(ivp: InitialValueProblem, q: FloatArray) -> Undefined | None
         return None
     start = ca.Function("start", [ivp.q], [ca.densify(ivp.start)])
     x = np.asarray(start(q), dtype=float).ravel()
-    found = undefined_ahead(ivp, ivp.t0, x, q, ivp.t0 + 1.0)
-    return None if found is None or found.time > ivp.t0 else found
+    undefined = undefined_ahead(ivp, ivp.t0, x, q, ivp.t0 + 1.0)
+    return None if undefined is None or undefined.time > ivp.t0 else undefined
 
 
 def _with_named_inputs(
@@ -157,19 +157,23 @@ def _with_named_inputs(
     return posed.shared
 
 
-def _sentence(problem: Problem, k: int, found: Undefined) -> str:
+def _sentence(problem: Problem, k: int, undefined: Undefined) -> str:
     start = problem.experiments[k].start_time
     run = f" of experiment '{problem.experiments[k].name}'" * (len(problem.experiments) > 1)
-    cause = f": {found.operation} is undefined at {found.values}" * bool(found.operation)
+    cause = f": {undefined.operation} is undefined at {undefined.values}" * bool(
+        undefined.operation
+    )
     advice = (
         "Let the experiment start later: pass start_time=... and omit the measurements before it."
-        if found.of_time
+        if undefined.of_time
         else "Check the start values and this equation."
     )
-    if found.is_nowhere:
+    if undefined.is_nowhere:
         advice = "Correct these inputs, or write the equation so that it has a value there."
-    words = f" At the start{run}, t = {start:g}, the slope of '{found.state}' has no finite value"
-    return f"{words}{cause}. {advice} {_celsius(problem)}".rstrip()
+    state = f"the slope of '{undefined.state}' has no finite value"
+    return (
+        f" At the start{run}, t = {start:g}, {state}{cause}. {advice} {_celsius(problem)}".rstrip()
+    )
 
 
 def _celsius(problem: Problem) -> str:

@@ -122,7 +122,7 @@ def _function(
         return None
     pattern, codes = _names_in(names), []
     for text in functions:
-        formula = pattern.sub(lambda found: f"q[{names.index(found[0])}]", text)
+        formula = pattern.sub(lambda match: f"q[{names.index(match[0])}]", text)
         formula = formula.replace("^", "**")
         if not FORMULA.fullmatch(formula):
             return None

@@ -101,7 +101,7 @@ def _terms(text: str, side: str, known: list[str]) -> dict[str, float]:
     """Coefficients by name; that of "" is a number that stands alone."""
     names = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
     term = re.compile(rf"\s*([-+]?)\s*(?:({NUMBER})\s*\*?\s*)?(?:({names})(?!\w))?\s*")
-    found, place = dict[str, float](), 0
+    coefficients, place = dict[str, float](), 0
     while place < len(side):
         match = term.match(side, place)
         sign, factor, name = match.groups() if match else ("", None, None)
@@ -115,9 +115,9 @@ def _terms(text: str, side: str, known: list[str]) -> dict[str, float]:
                 f"measurements: unmeasured=['{word}']."
             )
         value = float(factor or 1.0) * (-1 if sign == "-" else 1)
-        found[name or ""] = found.get(name or "", 0.0) + value
+        coefficients[name or ""] = coefficients.get(name or "", 0.0) + value
         place = match.end()
-    return found
+    return coefficients
 
 
 def elements(formula: str) -> dict[str, float]:
@@ -424,22 +424,22 @@ class _Tables:
         total[total == 0] = np.nan
         values = np.bincount(place, weight * m.known.value, len(total)) / total
         matrix = np.array([[b.terms.get(n, 0.0) for n in self.names] for b in own])
-        found = Sheet(
+        sheet = Sheet(
             values.reshape(shape),
             (1 / np.sqrt(total)).reshape(shape),
             matrix.reshape(len(own), shape[1]),
             np.array([b.total for b in own], dtype=float),
             np.array([self.soft.get(b.name, 0.0) for b in own], dtype=float),
         )
-        kept, wrong = independent(found)
+        kept, wrong = independent(sheet)
         if wrong:
             raise ProblemError(
                 f"The balances {[own[b].name for b in wrong]} contradict other balances: the same "
                 "sum of quantities has two different values. Correct one of these balances, or "
                 "give it a standard deviation with soft={...}."
             )
-        return found._replace(
-            matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]
+        return sheet._replace(
+            matrix=sheet.matrix[kept], total=sheet.total[kept], soft=sheet.soft[kept]
         )
 
     def reconciled(self, level: float) -> Reconciliation:
@@ -455,8 +455,8 @@ class _Tables:
         for turn in range(ROUNDS):
             suspects, columns = _suspects(self.cells[single], shape)
             search = Search(balances, columns)
-            found = search.found(level)
-            best = [int(f.suspects[0]) for f in found]
+            gross = search.found(level)
+            best = [int(f.suspects[0]) for f in gross]
             factor = [suspects[i].kind == "factor" for i in best]
             if turn == ROUNDS - 1 or not (factor and (relative or any(factor))):
                 break
@@ -464,10 +464,10 @@ class _Tables:
             fit = balances.reconciled(columns[:, best]).value
             near = np.where(np.isnan(fit), near, fit)
             shape = near + columns[:, best] @ [
-                f.tested.size[0] * k for f, k in zip(found, factor, strict=True)
+                f.tested.size[0] * k for f, k in zip(gross, factor, strict=True)
             ]
             balances = Balances([self._sheet(k, near) for k in runs])
-        errors = columns[:, sorted({i for f in found for i in f.suspects.tolist()})]
+        errors = columns[:, sorted({i for f in gross for i in f.suspects.tolist()})]
         values = balances.reconciled(errors)
         least = search.tested().deviation[: single.sum()] * (search.limit(level) + ndtri(POWER))
         detectable = np.full(len(near), np.nan)
@@ -483,7 +483,7 @@ class _Tables:
         rest = balances.closing(errors)[2]
         return Reconciliation(
             table,
-            tuple(_named(f, suspects) for f in found),
+            tuple(_named(f, suspects) for f in gross),
             *balances.closing(none),
             *(rest, level, tuple(self._without(k, off) for k in runs)),
             tuple(self._notes(table, rest, zip(suspects, search.able, strict=True))),
@@ -551,11 +551,11 @@ def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], spa
     return suspects, sparse.csc_matrix(data, shape=(len(near), len(suspects)))
 
 
-def _named(found: Found, suspects: Sequence[Suspect]) -> GrossError:
+def _named(gross: Found, suspects: Sequence[Suspect]) -> GrossError:
     named = []
-    for i, size, deviation in zip(found.suspects, *found.tested, strict=True):
+    for i, size, deviation in zip(gross.suspects, *gross.tested, strict=True):
         off, error = float(size), float(deviation)
         if suspects[i].kind == "factor":  # from a share of the measured value to one of the true
             off, error = off / (1 - off), error / (1 - off) ** 2
         named.append(replace(suspects[i], size=off, deviation=error))
-    return GrossError(tuple(named), found.p)
+    return GrossError(tuple(named), gross.p)

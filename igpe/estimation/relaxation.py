@@ -120,14 +120,14 @@ def beside(problem: Problem, free: Result, settings: Settings) -> Estimate | Non
     if not (is_known and is_best) or settings.correction != Settings().correction:
         return None
     try:
-        found = BESIDE.estimate(problem, problem.box.mapping(problem.box.middle) | free.parameters)
+        kept = BESIDE.estimate(problem, problem.box.mapping(problem.box.middle) | free.parameters)
     except IgpeError:
         return None
     rise = special.chdtri(len(problem.box), 1 - settings.confidence)
-    is_kept = found.status is Status.CONVERGED and not any(NOT_KEPT in n for n in found.notes)
-    gap = found.objective - free.objective
+    is_kept = kept.status is Status.CONVERGED and not any(NOT_KEPT in n for n in kept.notes)
+    gap = kept.objective - free.objective
     note = ONE_SEARCH.format(free.objective, gap)
-    return replace(found, notes=(*found.notes, note)) if is_kept and gap <= rise else None
+    return replace(kept, notes=(*kept.notes, note)) if is_kept and gap <= rise else None
 
 
 def from_free(like: Algebraic, start: Estimate) -> CandidatePath:

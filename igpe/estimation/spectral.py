@@ -290,8 +290,8 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
     own = [1.0 if m.spectra.sigma is None else m.spectra.sigma for m in members]
     parts = np.split(residual, np.cumsum([len(m.rows) for m in members])[:-1])
     squares = [((r / o) ** 2).sum() for r, o in zip(parts, own, strict=True)]
-    found = np.sqrt(_variance(s, errors)) * first.noise
-    found[one.lost] = np.inf
+    deviations = np.sqrt(_variance(s, errors)) * first.noise
+    deviations[one.lost] = np.inf
     names = [problem.experiments[m.number].name for m in members]
     extra = [f"constant in {name}" if len(names) > 1 else "constant" for name in names]
     every = (*block.species, *extra[: len(one.spectra) - n])
@@ -300,7 +300,7 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
         species=every,
         wavelengths=first.wavelengths,
         values=block.at_wavelengths(one.spectra) * first.noise,
-        errors=found,
+        errors=deviations,
         times=np.concatenate([m.spectra.times for m in members]),
         owner=np.repeat(np.arange(len(names), dtype=float), [len(m.rows) for m in members]),
         residuals=residual,

@@ -283,11 +283,11 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     if spectral is not None and at is not None:
         return _with_spectra(result, problem, at, spectral, free.rows)
     plain = None if at is None else of_measurements(problem, at)
-    found = with_findings(result, problem, plain, free.rows)
-    lacks = found.adequacy is not None and found.adequacy.lacks
+    judged = with_findings(result, problem, plain, free.rows)
+    lacks = judged.adequacy is not None and judged.adequacy.lacks
     if root is not None and (lacks or not root.is_chosen):
-        return replace(found, actions=(*found.actions, root.sentence))
-    return found
+        return replace(judged, actions=(*judged.actions, root.sentence))
+    return judged
 
 
 def _spectral(

@@ -369,11 +369,11 @@ def _replaceable(jacobian: FloatArray, held: BoolArray, active: FloatArray | Non
         return np.zeros(len(held), dtype=bool)
     norm = np.linalg.norm(jacobian, axis=0)
     even = jacobian / np.where(norm > 0, norm, 1.0)
-    found, free = np.zeros(len(held), dtype=bool), even[:, ~held]
+    replaceable, free = np.zeros(len(held), dtype=bool), even[:, ~held]
     for i in np.flatnonzero(held & (norm > 0)) if free.shape[1] else ():
         beyond = even[:, i] - free @ np.linalg.lstsq(free, even[:, i], rcond=RANK)[0]
-        found[i] = np.linalg.norm(beyond) <= RANK
-    return found
+        replaceable[i] = np.linalg.norm(beyond) <= RANK
+    return replaceable
 
 
 class _Linear(NamedTuple):

@@ -317,14 +317,14 @@ def growing_quantities(residuals: FitResiduals, seed: int = 0) -> list[int]:
         for q, at in places.items()
         if len(at) >= FEWEST_SIZES and size[at].max() >= WIDTH * size[at].min()
     }
-    found: dict[int, list[FloatArray]] = {q: [] for q in places}
+    scores: dict[int, list[FloatArray]] = {q: [] for q in places}
     for rows in _simulated(residuals, [], seed) if places else ():
         for q, at in places.items():
             z = np.abs(rows[:, at]) / width[at]
             squares, relative = np.sum(z**2, axis=1), np.sum((z / size[at]) ** 2, axis=1)
             ratio = np.log(np.maximum(squares, TINY)) - np.log(np.maximum(relative, TINY))
-            found[q].append(np.stack([ratio, _ranks(z) @ _ranks(size[at])]))
-    p = {q: [_probabilities(v)[0] for v in np.hstack(both)] for q, both in found.items()}
+            scores[q].append(np.stack([ratio, _ranks(z) @ _ranks(size[at])]))
+    p = {q: [_probabilities(v)[0] for v in np.hstack(both)] for q, both in scores.items()}
     return [q for q, (ratio, rank) in p.items() if ratio < GROWS and rank < RANKED]
 
 

@@ -228,8 +228,8 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
 def _explained(error: Exception) -> str:
     """What a builder did wrong and what to write instead."""
     text = str(error)
-    found = re.search(r"\((.+)\) to (?:bool|float)", text)
-    quantity = " ".join(found[1].split()) if found else ""
+    match = re.search(r"\((.+)\) to (?:bool|float)", text)
+    quantity = " ".join(match[1].split()) if match else ""
     if "Cannot convert non-constant Pyomo expression" in text:
         return (
             f"Python cannot decide whether `{quantity}` is true, because Pyomo's variables have no "
@@ -282,16 +282,17 @@ def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, .
     on the times it is given; at the ends alone once it has built another of that kind.
     """
     says = callable(getattr(builder, "kind_of_experiment", None))
-    seen, found = set[Hashable](), list[Instance]()
+    seen, instances = set[Hashable](), list[Instance]()
     for e in experiments:
         times = [e.start_time, *e.times.tolist()]
         if says:
             step = len(times) if (kind := kind_of(builder, e)) in seen else len(times) // FEW or 1
             times = [*times[:-1:step], times[-1]]
             seen.add(kind)
-        found.append(build(builder, times, e))
-        _require_times(found[-1], times, is_copy=isinstance(inspect.unwrap(builder), ModelCopies))
-    return tuple(found)
+        instance = build(builder, times, e)
+        _require_times(instance, times, is_copy=isinstance(inspect.unwrap(builder), ModelCopies))
+        instances.append(instance)
+    return tuple(instances)
 
 
 def kind_of(builder: Builder, experiment: Any) -> Hashable:
@@ -301,8 +302,8 @@ def kind_of(builder: Builder, experiment: Any) -> Hashable:
     it; of one that takes it `builder.kind_of_experiment(experiment)`. Without that each is its own.
     """
     if callable(kind := getattr(builder, "kind_of_experiment", None)):
-        found: Hashable = kind(experiment)
-        return found
+        hashable: Hashable = kind(experiment)
+        return hashable
     if takes_experiment(builder):
         return str(experiment.name)
     outputs = experiment.told, tuple(experiment.start)

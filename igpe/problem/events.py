@@ -126,8 +126,8 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
     events = (given,) if isinstance(given, Event) else given
     if not isinstance(events, Iterable) or isinstance(events, str | Mapping):
         raise DataError(f"`events` is {shown(given)}; expected a list: events=[{EXAMPLE}].")
-    found = tuple(events)
-    for number, event in enumerate(found, start=1):
+    checked = tuple(events)
+    for number, event in enumerate(checked, start=1):
         if not isinstance(event, Event):
             raise DataError(
                 f"`events` contains {shown(event)}; expected igpe.Event objects, for example "
@@ -139,7 +139,7 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
                 f"{start_time:g}. Include its effect in the start values, or pass an earlier "
                 "start_time=..."
             )
-    return found
+    return checked
 
 
 def check_events(

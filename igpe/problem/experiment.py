@@ -386,13 +386,13 @@ class Experiment(Suggesting):
 
         The phase is an experiment with its own inputs and events.
         """
-        found = copy(self)
+        rested = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()
         }
-        found.inputs = MappingProxyType({**first, **(self.steady or {})})
-        found.events, found.steady = tuple(e for e in self.events if e.before), None
-        return found
+        rested.inputs = MappingProxyType({**first, **(self.steady or {})})
+        rested.events, rested.steady = tuple(e for e in self.events if e.before), None
+        return rested
 
     @property
     def times(self) -> FloatArray:
@@ -452,10 +452,10 @@ class Experiment(Suggesting):
 
     def reporting(self, names: Iterable[str]) -> "Experiment":
         """Return a copy with additional columns that have no measurements."""
-        found = copy(self)
+        renamed = copy(self)
         columns = tuple(dict.fromkeys((*self.measured, *names)))
-        found.measurements = replace(self.measurements, names=columns)
-        return found
+        renamed.measurements = replace(self.measurements, names=columns)
+        return renamed
 
     def table(self) -> pd.DataFrame:
         """Measurements, one column per quantity, indexed by time; replicates are averaged."""
@@ -491,7 +491,7 @@ def read_experiments(
     table = renamed(read_table(data), columns)
     names = [str(name) for name in experiments_in(table).unique()]
     owns = [{k: own_of(k, v, names, name) for k, v in conditions.items()} for name in names]
-    found = []
+    experiments = []
     for name, own in zip(names, owns, strict=True):
         rows = rows_of(table, name)
         gone = set(table.columns) - set(rows.columns)
@@ -499,8 +499,8 @@ def read_experiments(
             own["units"] = {n: unit for n, unit in own["units"].items() if n not in gone}
         if own.get("only") is not None and not isinstance(own["only"], str):
             own["only"] = [n for n in own["only"] if n not in gone]
-        found.append(experiment_of(rows, columns, own | {"name": name}))
-    return found
+        experiments.append(experiment_of(rows, columns, own | {"name": name}))
+    return experiments
 
 
 def experiment_of(

@@ -48,13 +48,13 @@ def along_time(
     used    names to keep where a quantity has several (a Pyomo Reference is one)
     raises  ModelError if two names of one quantity are used
     """
-    found: dict[Place, Any] = {}
+    members: dict[Place, Any] = {}
     varying: AlongTime = {}
     blocks: dict[int, Place] = {id(model): ("", None)}
     for component in filter(wanted, model.component_objects(ctype, active=True)):
         for index, data in _members(component):
             name, at = place = _place(component, index, time, blocks)
-            if found.setdefault(place, data) is not data:
+            if members.setdefault(place, data) is not data:
                 raise ModelError(
                     f"Two quantities are called '{name}', because two members of a set have "
                     "the same text, such as 1 and '1'. Rename one of them."
@@ -72,7 +72,7 @@ def along_time(
             )
         if other is None or other not in used:
             called[quantity] = name
-    constant = {name: data for (name, at), data in found.items() if at is None}
+    constant = {name: data for (name, at), data in members.items() if at is None}
     return constant, {n: dict(sorted(varying[n].items())) for n in called.values()}
 
 
@@ -521,13 +521,13 @@ def bounded_over_time(instance: Instance) -> dict[str, Series]:
 
 def bounds_over_time(instance: Instance) -> dict[str, tuple[FloatArray, FloatArray]]:
     """Lower and upper bounds (n_times,) of all that `bounded_over_time` has."""
-    found = {}
+    bounds = {}
     for name, series in bounded_over_time(instance).items():
         pairs = [v.bounds if v.is_variable_type() else (None, None) for v in series.values()]
         lower = np.array([-np.inf if low is None else low for low, _ in pairs])
         upper = np.array([np.inf if high is None else high for _, high in pairs])
-        found[name] = lower, upper
-    return found
+        bounds[name] = lower, upper
+    return bounds
 
 
 def has_constant_bounds(instance: Instance) -> bool:

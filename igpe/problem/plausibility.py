@@ -217,7 +217,7 @@ def _some_errors(instance: Instance) -> dict[str, str]:
 def _same_series(experiments: Sequence[Experiment]) -> dict[str, str]:
     """Pair of experiments -> warning, where they have all times and values of quantities alike."""
     first: dict[tuple[str, bytes, bytes], str] = {}
-    found: dict[tuple[str, str], list[str]] = {}
+    series: dict[tuple[str, str], list[str]] = {}
     for experiment in experiments:
         for name in experiment.measurements.names:
             times, values, _ = experiment.measurements.of(name)
@@ -225,14 +225,14 @@ def _same_series(experiments: Sequence[Experiment]) -> dict[str, str]:
                 continue
             other = first.setdefault((name, times.tobytes(), values.tobytes()), experiment.name)
             if other != experiment.name:
-                found.setdefault((other, experiment.name), []).append(name)
+                series.setdefault((other, experiment.name), []).append(name)
     return {
         f"{one}, {other} (copies)": (
             f"The measurements of {in_words(names)} in the experiments '{one}' and '{other}' are "
             "equal. Copies are no independent measurements, and make intervals too short. Check "
             "that each table was read once."
         )
-        for (one, other), names in found.items()
+        for (one, other), names in series.items()
     }
 
 
@@ -357,7 +357,7 @@ class _Quantities:
     def warnings(self, term: Term) -> Iterator[tuple[str, str]]:
         """Name and warning of the quantities in a product whose numbers do not fit."""
         gas = next((c for c in map(_gas_constant, term) if c is not None), None)
-        known = [(found, f.divides) for f in term if (found := self._range(f)) is not None]
+        known = [(range_, f.divides) for f in term if (range_ := self._range(f)) is not None]
         temperatures = [q for q, divides in known if divides]
         is_shifted = any(f.divides and f.offset < 0 for f in term)  # T - T0 is no Arrhenius factor
         if gas is None or len(temperatures) != 1 or is_shifted:

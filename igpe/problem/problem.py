@@ -536,12 +536,12 @@ class Problem(Suggesting):
 
     def _known_with_errors(self) -> dict[str, NormalPrior]:
         """Unknown -> the prior that an experiment gives as its start value or input."""
-        found: dict[str, NormalPrior] = {}
+        priors: dict[str, NormalPrior] = {}
         for e in self.experiments:
             of: dict[str, Any] = {self.start_unknown(n, e): v for n, v in e.start.items()}
             of |= {self.unknown_of(n, e): v for n, v in e.uncertain_inputs.items()}
-            found |= {n: v.prior for n, v in of.items() if isinstance(v, Uncertain)}
-        return found
+            priors |= {n: v.prior for n, v in of.items() if isinstance(v, Uncertain)}
+        return priors
 
     def _repr_html_(self) -> str:
         return problem_html(self)

@@ -63,11 +63,11 @@ def _on_members(event: Event, states: list[str]) -> Event:
     def meant(given: Mapping[str, Any]) -> dict[str, Any]:
         single = {n: named(n, states) or n for n in given}
         full = {single[n]: v for n, v in given.items() if single[n] in states}
-        found: dict[str, Any] = {}
+        starts: dict[str, Any] = {}
         for name in (n for n in given if single[n] not in states):
             members = [s for s in states if _matched(name, s) is not None]
-            found |= dict.fromkeys(members or [name], given[name])
-        return found | full
+            starts |= dict.fromkeys(members or [name], given[name])
+        return starts | full
 
     return replace(event, add=meant(event.add), set=meant(event.set))
 
@@ -75,8 +75,8 @@ def _on_members(event: Event, states: list[str]) -> Event:
 def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
     """One start value for each state that a name or a pattern means; a full name comes first."""
     single = {n: named(n, states) or n for n in given}
-    found = {single[n]: v for n, v in given.items() if single[n] in states}
-    if odd := next((n for n, v in found.items() if not isinstance(v, float | str | Unknown)), ""):
+    starts = {single[n]: v for n, v in given.items() if single[n] in states}
+    if odd := next((n for n, v in starts.items() if not isinstance(v, float | str | Unknown)), ""):
         raise ProblemError(
             f"The start value of '{odd}' is a function or a table, but '{odd}' is a single state. "
             "Give a number, the name of a parameter or igpe.Unknown(lower, upper). If the value "
@@ -87,7 +87,7 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
             continue
         members = {s: keys for s in states if (keys := _matched(name, s)) is not None}
         if not members:
-            found[name] = value
+            starts[name] = value
         elif isinstance(value, Unknown):
             raise ProblemError(
                 f"start= gives '{name}' as igpe.Unknown, but the name stands for several "
@@ -98,8 +98,8 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
             )
         else:
             at = _profile(name, value)
-            found = {s: at(keys) for s, keys in members.items() if s not in found} | found
-    return found
+            starts = {s: at(keys) for s, keys in members.items() if s not in starts} | starts
+    return starts
 
 
 def _matched(pattern: str, state: str) -> tuple[str, ...] | None:

@@ -200,18 +200,18 @@ def oversized(points: pd.DataFrame) -> Iterator[str]:
     """
     if not sigma_given(points) or "whitened" in points:
         return
-    found = []
+    quantities = []
     for name, own in points.assign(value=standardised(points)).groupby("name", sort=False):
         expected, squares = float((1 - own["leverage"]).sum()), float((own["value"] ** 2).sum())
         has_errors = own["residual"].abs().max() > EXACT * own["measured"].abs().max()
         if has_errors and expected >= 1 and special.chdtr(expected, squares) < BY_CHANCE:
             factor = float(np.sqrt(expected / squares))
             if factor > OVERSIZED:
-                found.append(f"{name} (about {float(f'{factor:.2g}'):g} times)")
-    if found:
+                quantities.append(f"{name} (about {float(f'{factor:.2g}'):g} times)")
+    if quantities:
         yield (
-            f"{TOO_LARGE_SIGMA} than the residuals of {in_words(found)}. Check sigma and its unit: "
-            "sigma decides how much a quantity counts and how wide the intervals are."
+            f"{TOO_LARGE_SIGMA} than the residuals of {in_words(quantities)}. Check sigma and its "
+            "unit: sigma decides how much a quantity counts and how wide the intervals are."
         )
 
 

@@ -178,8 +178,8 @@ class Result(ResultData, Stored, name="result", number=1):
         return super().entries() | {"parameters": self.parameters, "verdict": self.verdict}
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{p.name}={p.value:.6g}" for p in self.estimates)
-        return f"Result({found}; objective {self.objective:.6g}; {self.status.name})"
+        values = ", ".join(f"{p.name}={p.value:.6g}" for p in self.estimates)
+        return f"Result({values}; objective {self.objective:.6g}; {self.status.name})"
 
     def __str__(self) -> str:
         return text(self)

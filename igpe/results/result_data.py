@@ -448,9 +448,9 @@ class ResultData:
         relative standard error along this direction.
         """
         free = self.estimates[: len(self.covariance)]
-        found = combinations(np.array([p.value for p in free]), self.covariance)
-        table = pd.DataFrame([c.components for c in found], columns=[p.name for p in free])
-        return table.assign(standard_error=[c.error for c in found])
+        determined = combinations(np.array([p.value for p in free]), self.covariance)
+        table = pd.DataFrame([c.components for c in determined], columns=[p.name for p in free])
+        return table.assign(standard_error=[c.error for c in determined])
 
     def ellipse(self, one: str, other: str, confidence: float | None = None) -> pd.DataFrame:
         """Return the edge of the linearised joint confidence region of two unknowns (a closed

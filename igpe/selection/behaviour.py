@@ -96,12 +96,12 @@ def _equations(
     right: SeriesStart, rival: SeriesStart, runs: Sequence[Unrolled], k: int
 ) -> list[ModularPolynomial]:
     """The next coefficients of the rival's outputs less those of the right model, in numbers."""
-    found = []
+    equations = []
     for known, own, run in zip(right.courses, rival.courses, runs, strict=True):
         targets = [int(number[k, 0]) for number in known.advance()]
         own.advance()  # its implicit variables are needed
-        found += [a - t for a, t in zip(run.advance(), targets, strict=True)]
-    return found
+        equations += [a - t for a, t in zip(run.advance(), targets, strict=True)]
+    return equations
 
 
 def _is_empty(ideal: Ideal, equations: Sequence[ModularPolynomial]) -> bool:
@@ -148,19 +148,19 @@ def compared(
     fitted: Mapping[str, tuple[Problem, Result]], seed: int
 ) -> tuple[list[Containment], bool]:
     """Every ordered pair of rivals of which anything could be said; False if interrupted."""
-    found = []
+    containments = []
     try:
         for right, rival in permutations(fitted, 2):
             require_going_on()
             if has_no_match(fitted[right][0], fitted[rival][0], seed):
-                found.append(Containment(right, rival, contained=False, how="algebra"))
+                containments.append(Containment(right, rival, contained=False, how="algebra"))
                 continue
             one = reproduces(*fitted[rival], *fitted[right], seed)
             if one.points:
-                found.append(Containment(right, rival, one.contained, "fits"))
+                containments.append(Containment(right, rival, one.contained, "fits"))
     except KeyboardInterrupt:
-        return found, False
-    return found, True
+        return containments, False
+    return containments, True
 
 
 def reproduces(

@@ -344,8 +344,8 @@ def rivals(
         pairs, complete = compared({n: (problems[n], results[n]) for n in near}, seed or 0)
     failed = pd.DataFrame({"status": Status.RAISED.name}, index=list(failures))
     every = pd.concat([table, failed]).reindex(columns=COLUMNS).rename_axis("rival")
-    found = pd.DataFrame(pairs, columns=BEHAVIOUR)
-    made = Rivals(every, results, found, failures, dict(problems), complete)
+    alike = pd.DataFrame(pairs, columns=BEHAVIOUR)
+    made = Rivals(every, results, alike, failures, dict(problems), complete)
     return replace(made, notes=(*_lines(made), *notes))
 
 
@@ -474,29 +474,29 @@ def _undecided(table: pd.DataFrame) -> list[str]:
     return [str(n) for n in table.index if n in near]
 
 
-def _lines(found: Rivals) -> Iterator[str]:
+def _lines(rivals: Rivals) -> Iterator[str]:
     """Sentences on what was fitted, and on rivals that nothing or not much tells apart."""
-    if not found.complete:
-        yield f"Interrupted: {len(found.results)} of {len(found.problems)} rivals were fitted."
-    for name, why in found.failures.items():
+    if not rivals.complete:
+        yield f"Interrupted: {len(rivals.results)} of {len(rivals.problems)} rivals were fitted."
+    for name, why in rivals.failures.items():
         yield f"{name} could not be fitted: {why}"
-    for one, other in found.same:
+    for one, other in rivals.same:
         yield (
             f"{one} and {other} have the same outputs (igpe fitted each to outputs of the other, "
             "for a few sets of parameter values): no measurement of the same quantities under the "
             "same conditions can distinguish them."
         )
-    both = {*found.same, *(pair[::-1] for pair in found.same)}
-    for right, rival in found.contained:
+    both = {*rivals.same, *(pair[::-1] for pair in rivals.same)}
+    for right, rival in rivals.contained:
         if (right, rival) not in both:
             yield (
                 f"{rival} can produce all outputs of {right} (igpe fitted these outputs for a "
                 "few sets of parameter values)."
             )
-    for right, rival in found.separable:
+    for right, rival in rivals.separable:
         yield (
             f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "
             "parameter values): better measurements would distinguish them."
         )
-    if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
+    if all(r.adequacy is not None and r.adequacy.lacks for r in rivals.results.values()):
         yield "None of the rivals fits: each shows lack of fit. The right model is not among them."

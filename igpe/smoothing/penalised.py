@@ -414,8 +414,8 @@ class SmoothingProblem:
         """Trace of each fit's smoother, (len(fits),), computed once for each penalty."""
         known = self.design.traces
         if new := [fit for fit in fits if fit.penalty not in known]:
-            found = self.traces(new)[0].tolist()
-            known.update(zip((fit.penalty for fit in new), found, strict=True))
+            traces = self.traces(new)[0].tolist()
+            known.update(zip((fit.penalty for fit in new), traces, strict=True))
         return np.array([known[fit.penalty] for fit in fits])
 
     def residuals(self, coefficients: FloatArray) -> FloatArray:

@@ -148,8 +148,8 @@ def _without_zeros(experiment: Experiment, u: Any, columns: list[Any]) -> list[A
     own = enumerate(experiment.inputs.items())
     none = [i for i, (n, v) in own if v == before.get(n, 0.0) == 0.0]  # tables are not
     zeros = [ca.SX(0)] * len(none)
-    found: list[Any] = ca.substitute(columns, [u[i] for i in none], zeros) if none else columns
-    return found
+    kept: list[Any] = ca.substitute(columns, [u[i] for i in none], zeros) if none else columns
+    return kept
 
 
 def _with_impulses(system: System) -> Any:

@@ -276,12 +276,12 @@ def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str]
         _Run(influence(one), r.posed, x) for one, r, x in zip(posed, reduced, states, strict=True)
     ]
     judge = _Judge(problem, gathered, subsystems, runs)
-    found = [judge(name) for name in names]
+    findings = [judge(name) for name in names]
     if exact.numerical:  # it cannot tell at which other points an unknown has an effect
-        unseen = {f.unknown: Identifiable.NO for f in found if f.reach is Access.UNREACHABLE}
+        unseen = {f.unknown: Identifiable.NO for f in findings if f.reach is Access.UNREACHABLE}
         exact = replace(exact, verdicts={**exact.verdicts, **unseen})
     return Structure(
-        findings=tuple(_with(one, exact) for one in found),
+        findings=tuple(_with(one, exact) for one in findings),
         groups=gathered,
         subsystems=subsystems,
         surplus=tuple(chain.from_iterable(s.surplus for s in result)),

@@ -185,7 +185,7 @@ def _far_starts(result: Result, problem: Problem) -> list[str]:
     model misses altogether: the units differ, as a rule."""
     if result.adequacy is None or not result.adequacy.lacks:
         return []
-    explained, found = result.r_squared(), []
+    explained, sentences = result.r_squared(), []
     several = len(problem.experiments) > 1
     runs = {e.name: e for e in problem.experiments if not (e.events or e.steady)}
     first = result.points.drop_duplicates(["experiment", "name"])  # sorted by time
@@ -195,11 +195,11 @@ def _far_starts(result: Result, problem: Problem) -> list[str]:
             ratio = measured / start
             if not 1 / FAR < ratio < FAR:
                 where = f" in experiment {run}" if several else ""
-                found.append(
+                sentences.append(
                     f"{START}{name}{where} is {start:g}, but its first measurement is "
                     f"{measured:.4g} (at t = {time:g}). Check both values and their units."
                 )
-    return [*_kept_at_zero(result, problem), *found]
+    return [*_kept_at_zero(result, problem), *sentences]
 
 
 def _kept_at_zero(result: Result, problem: Problem) -> Iterator[str]:
@@ -388,8 +388,8 @@ class _Tested:
         """Names of quantities without sigma whose errors grow with the fitted values."""
         if not self.without_sigma:
             return ()
-        found = growing_quantities(self.residuals, seed)
-        return tuple(name for q, name in self.without_sigma.items() if q in found)
+        grown = growing_quantities(self.residuals, seed)
+        return tuple(name for q, name in self.without_sigma.items() if q in grown)
 
     def with_fast_patterns(self, evidence: Evidence) -> Evidence:
         """The evidence, and that of patterns too fast for its polynomials: a wrong frequency.

@@ -158,9 +158,9 @@ def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
     padded[:m] = right
     work = 3 * n + 64 * (min(m, n) + 1)
     free = np.zeros(n, dtype=np.int32)
-    _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
+    _, solution, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
     with np.errstate(over="ignore"):
-        x: FloatArray = np.asarray(found, dtype=float).reshape(-1)[:n] / length
+        x: FloatArray = np.asarray(solution, dtype=float).reshape(-1)[:n] / length
     x = np.clip(x, -LARGEST, LARGEST)  # a step has a square
     if rank == n:
         return x

@@ -205,8 +205,8 @@ def floors(at: Linearised, start: FloatArray, box: Box) -> FloatArray:
     slope = np.sqrt((at.jacobian**2).sum(axis=0))
     has_effect = (slope > 0) & (at.squares > 0)
     step = np.sqrt(at.squares) / np.where(has_effect, slope, 1.0)
-    found = np.where(given > 0, np.maximum(given, FAINT * step * has_effect), step * has_effect)
-    return np.asarray(np.where(found > 0, found, UNKNOWN))
+    floor = np.where(given > 0, np.maximum(given, FAINT * step * has_effect), step * has_effect)
+    return np.asarray(np.where(floor > 0, floor, UNKNOWN))
 
 
 @dataclass(frozen=True)
