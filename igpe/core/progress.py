@@ -22,7 +22,7 @@ Progress: TypeAlias = Tell | bool | None
 SOON = 0.02  # share below which the time left is not known
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
-_told: ContextVar[Tell | None] = ContextVar("igpe_progress", default=None)
+_receiver: ContextVar[Tell | None] = ContextVar("igpe_progress", default=None)
 
 
 class Share(str):
@@ -63,7 +63,7 @@ def with_bar(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
 @contextmanager
 def reported(progress: Progress) -> Iterator[Tell]:
     """Yield the function that receives messages; of nested computations only one has the bar."""
-    outer = _told.get()
+    outer = _receiver.get()
     if callable(progress) or progress is False or outer is not None:
         shown: AbstractContextManager[Tell] = nullcontext(teller(progress))
     elif _in_notebook():
@@ -71,11 +71,11 @@ def reported(progress: Progress) -> Iterator[Tell]:
     else:
         shown = _terminal() if progress else nullcontext(teller(None))
     with shown as tell:
-        token = _told.set(tell if callable(progress) or outer is None else outer)
+        token = _receiver.set(tell if callable(progress) or outer is None else outer)
         try:
             yield tell
         finally:
-            _told.reset(token)
+            _receiver.reset(token)
 
 
 def say(sentence: str) -> None:
@@ -83,7 +83,7 @@ def say(sentence: str) -> None:
 
     For what lies too deep to be handed a function.
     """
-    if (tell := _told.get()) is not None:
+    if (tell := _receiver.get()) is not None:
         tell(sentence)
 
 

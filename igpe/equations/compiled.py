@@ -106,7 +106,7 @@ def require_outputs_at_start(problem: Problem) -> None:
             continue
         doses = [e for e in experiment.events if e.at == experiment.start_time]
         after = AFTER * bool(doses)
-        columns = dict(zip(experiment.told, values.T, strict=True))
+        columns = dict(zip(experiment.outputs, values.T, strict=True))
         for name in sorted(there):
             sd = experiment.estimated_sigma.get(name, "")
             is_zero = bool(sd) and not columns[sd].any()
@@ -175,11 +175,14 @@ class Compiled:
                 missing = [
                     e
                     for e in problem.experiments
-                    if known.get(key := (e.name, e.told)) is None and compare is (key not in known)
+                    if known.get(key := (e.name, e.outputs)) is None
+                    and compare is (key not in known)
                 ]
                 read = read_systems(problem, missing, compare=compare)
-                known.update(((e.name, e.told), s) for e, s in zip(missing, read, strict=True))
-        self.systems: tuple[System, ...] = tuple(known[e.name, e.told] for e in problem.experiments)
+                known.update(((e.name, e.outputs), s) for e, s in zip(missing, read, strict=True))
+        self.systems: tuple[System, ...] = tuple(
+            known[e.name, e.outputs] for e in problem.experiments
+        )
         pairs = zip(problem.experiments, self.systems, strict=True)
         self.constants = constants(problem.experiments, self.systems)
         self.switching = tuple(moves(problem, e, system) for e, system in pairs)
@@ -210,7 +213,7 @@ class Compiled:
             experiment, system = self.problem.experiments[index], self.systems[index]
             system = system.flow or system
             names = frozenset() if plain_powers else self.constants[index]
-            family = id(system.residual), experiment.told, names, until
+            family = id(system.residual), experiment.outputs, names, until
             posed = initial_value_problem(
                 self.problem,
                 experiment,

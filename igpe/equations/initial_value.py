@@ -204,7 +204,7 @@ def initial_value_problem(
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
-    posing = _Posing(until, plain_powers, switches, experiment.told)
+    posing = _Posing(until, plain_powers, switches, experiment.outputs)
     posed = _with_shared(problem, experiment, system, posing, constants, like=like)
     if experiment.steady is None:
         return posed
@@ -272,7 +272,7 @@ class _Posing(NamedTuple):
     until: float
     plain_powers: bool
     switches: bool
-    told: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 def _posed(
@@ -283,7 +283,7 @@ def _posed(
     constants: frozenset[str],
 ) -> InitialValueProblem:
     """See `initial_value_problem`; the `constants` are inputs."""
-    until, plain_powers, switches, told = posing
+    until, plain_powers, switches, outputs = posing
     symbols, solved = system.symbols, system.solved
     n_x = len(symbols.states)
     posed = _Posed(problem, experiment, system, constants)
@@ -304,7 +304,7 @@ def _posed(
     def inserted(expressions: Any) -> Any:
         return safe(numbered(expressions))
 
-    measured = stack(system.measured[n] for n in told)
+    measured = stack(system.measured[n] for n in outputs)
     known = system.unknowns, stack(solved.expressions)  # what is measured may contain slopes
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time

@@ -72,7 +72,7 @@ def make_symbols(
     states = tuple(instance.states)
     inputs = (*experiment.inputs, *problem.time_varying)
     used = set()
-    measured = [instance.expressions[n] for n in experiment.told if n in instance.expressions]
+    measured = [instance.expressions[n] for n in experiment.outputs if n in instance.expressions]
     for series in (*instance.equations.values(), *measured):
         require_at(series, time)
         used |= {id(v) for v in identify_variables(series[time].expr, include_fixed=False)}
@@ -80,7 +80,7 @@ def make_symbols(
     algebraics = tuple(n for n, s in over_time if n not in inputs and id(s[time]) in used)
     is_short = len(instance.equations) < len(states) + len(algebraics)
     is_short &= not instance.in_space  # there a boundary condition may be what is missing
-    lost = [n for n in instance.idle if (is_short if n in algebraics else n in experiment.told)]
+    lost = [n for n in instance.idle if (is_short if n in algebraics else n in experiment.outputs)]
     if lost:
         raise ModelError(
             f"No equation over time contains the derivative of '{min(lost)}', so the model does "

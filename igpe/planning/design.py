@@ -293,7 +293,7 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
             f"to time {run.reached:g}. {run.reason}",
             run.status,
         )
-    outputs = dict(zip(experiment.told, run.measured.T, strict=True))
+    outputs = dict(zip(experiment.outputs, run.measured.T, strict=True))
     tables = []
     for n, d in posed.noise.items():
         sigma = d.deviation(outputs[n]) if isinstance(d, NoiseModel) else outputs[d.estimated]

@@ -214,7 +214,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
             f"The model's builder `{name}` failed for times [{listed}]: {_explained(error)}"
             f"{_second_argument(builder)}"
         ) from error
-    inner = [] if experiment is None else [logarithm_of(n) or n for n in experiment.told]
+    inner = [] if experiment is None else [logarithm_of(n) or n for n in experiment.outputs]
     names = [] if experiment is None else [*inner, *experiment.start, *experiment.inputs]
     instance = read(model, frozenset(names), frozenset(moments))
     require_whole_sums(instance)
@@ -222,7 +222,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     if experiment is None:
         return instance
     instance = with_positions(instance, inner)
-    return with_logarithms(instance, experiment.told)
+    return with_logarithms(instance, experiment.outputs)
 
 
 def _explained(error: Exception) -> str:
@@ -306,7 +306,7 @@ def kind_of(builder: Builder, experiment: Any) -> Hashable:
         return hashable
     if takes_experiment(builder):
         return str(experiment.name)
-    outputs = experiment.told, tuple(experiment.start)
+    outputs = experiment.outputs, tuple(experiment.start)
     return (*outputs, experiment.start_time, float(experiment.times[-1]))
 
 

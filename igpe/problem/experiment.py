@@ -426,7 +426,7 @@ class Experiment(Suggesting):
         return m.names.index(name) not in m.column
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def outputs(self) -> tuple[str, ...]:
         """Names of the model's outputs: measured columns, then estimated standard deviations."""
         return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
 

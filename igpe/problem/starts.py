@@ -33,7 +33,7 @@ def as_members(experiment: Experiment, instance: Instance) -> Experiment:
             fit
     """
     known = [*instance.states, *instance.series, *instance.expressions]
-    names = {n: n if "[" not in n else named(n, known) or n for n in experiment.told}
+    names = {n: n if "[" not in n else named(n, known) or n for n in experiment.outputs}
     if len(set(names.values())) < len(names):
         twice = sorted(n for n in names if [*names.values()].count(names[n]) > 1)
         raise DataError(

@@ -248,10 +248,10 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
         return f"{sets}errors unknown: {why}", "bad"
     if _is_discretised(result):
         return f"{sets}not judged: the intervals apply to the discretised model only", "bad"
-    shared, told = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
+    shared, combined = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
     uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
     known = [p.name for p in plain if p.name not in uncertain]
-    lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in told]
+    lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in combined]
     held, tied = ([n for n, mark in marks.items() if mark == one] for one in (AT_BOUND, HELD))
     only, besides, paired = _ratios(result, plain, uncertain)
     poor = [p for p in plain if p.name in uncertain and p.name not in paired]
@@ -337,13 +337,13 @@ def _is_wider(p: Parameter) -> bool:
 
 def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str]]:
     """Functions of unknowns that are not determined by themselves, as `igpe.check` shows them."""
-    parts, told = [], set()
+    parts, combined = [], set()
     for one in result.combined:
         if set(one.unknowns) <= set(lost) and not one.nothing:
             names = named_or_counted(one.unknowns)
             parts.append(f"{names} only {f'as {one.sentence}' if one.functions else COMBINED}")
-            told |= set(one.unknowns)
-    return parts, told
+            combined |= set(one.unknowns)
+    return parts, combined
 
 
 def _ratios(

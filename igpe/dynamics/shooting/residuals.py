@@ -519,7 +519,7 @@ def deviations(experiment: Experiment, m: Measurements) -> IntArray | None:
     if not experiment.estimated_sigma:
         return None
     own = [experiment.estimated_sigma.get(n) for n in m.names]
-    where = [-1 if n is None else experiment.told.index(n) for n in own]
+    where = [-1 if n is None else experiment.outputs.index(n) for n in own]
     return np.array(where, dtype=np.intp)[m.column]
 
 

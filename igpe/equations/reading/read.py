@@ -58,10 +58,10 @@ def read_jumps(
     }
     translate = Translator(known, symbols.t)
 
-    def told(rule: Callable[..., Any], number: int) -> Any:
+    def translated(rule: Callable[..., Any], number: int) -> Any:
         instant = Instant(time)
         try:
-            found = translate(plain(rule(instance.model, instant)))
+            expression = translate(plain(rule(instance.model, instant)))
         except (*REFUSALS, ModelError) as error:
             raise ModelError(
                 f"igpe cannot follow a rule of event {number} in experiment '{experiment.name}': "
@@ -73,12 +73,12 @@ def read_jumps(
                 f"A rule of event {number} uses Python's `if` with a condition on time. Write "
                 "pyo.Expr_if(t < 0.4, a, b), or give two events."
             )
-        return found
+        return expression
 
     def value(given: Any, number: int) -> Any:
         if isinstance(given, str):
             return symbols.p[symbols.parameters.index(given)]
-        return ca.SX(told(given, number) if callable(given) else float(given))
+        return ca.SX(translated(given, number) if callable(given) else float(given))
 
     found = []
     for number, event in enumerate(experiment.events, start=1):
@@ -86,7 +86,7 @@ def read_jumps(
         after = {places[n]: symbols.x[places[n]] + value(v, number) for n, v in event.add.items()}
         after |= {places[n]: value(v, number) for n, v in event.set.items()}
         trigger, at = None, None if event.at is None else value(event.at, number)
-        if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
+        if event.when is not None and (trigger := gap_of(translated(event.when, number))) is None:
             raise ModelError(
                 f"The condition `when` of event {number} must compare quantities that change with "
                 "time, for example when=lambda m, t: m.V[t] >= 2.0. For several conditions, give "
@@ -156,7 +156,7 @@ class _Reading:
     """
 
     def __init__(self, problem: Problem, experiments: Sequence[Experiment]) -> None:
-        every = dict.fromkeys(n for e in experiments for n in e.told)
+        every = dict.fromkeys(n for e in experiments for n in e.outputs)
         experiment = experiments[0].reporting(every)
         first = experiment.start_time
         span = max(float(e.times[-1]) for e in experiments) - first or 1.0
@@ -174,7 +174,7 @@ class _Reading:
         self.usual = next(iter(nearest))
         self.symbols = make_symbols(problem, experiment, self.instance, self.usual)
         equations, self.measured, reader = _read_equations(
-            self.instance, self.symbols, experiment.told, list(nearest)
+            self.instance, self.symbols, experiment.outputs, list(nearest)
         )
         self.jumps, self.instants = reader.jumps, reader.instants
         self.read = System(
@@ -195,13 +195,13 @@ class _Reading:
         """The equations as one of the experiments uses them."""
         names = [e.name for e in self.problem.experiments]
         own = self.problem.instances[names.index(experiment.name)]
-        used = {*self.read.equations, *experiment.told}
+        used = {*self.read.equations, *experiment.outputs}
         jumps = tuple((n, condition) for n, condition in self.jumps if n in used)
         parts_of_own: dict[str, Any] = dict(
-            measured={n: self.measured[n] for n in experiment.told},
+            measured={n: self.measured[n] for n in experiment.outputs},
             starts=_starts(experiment, own, self.symbols),
             jumps=jumps,
-            instants=tuple(self._without_effect(experiment.told)),
+            instants=tuple(self._without_effect(experiment.outputs)),
             events=read_jumps(experiment, self.instance, self.symbols, self.usual),
         )
         if self.derivatives is not None:
@@ -215,12 +215,12 @@ class _Reading:
         own = {"equations": self.solvable.equations, "residual": self.solvable.residual}
         return replace(system, **own)
 
-    def _without_effect(self, told: Sequence[str]) -> Iterator[tuple[str, float]]:
+    def _without_effect(self, outputs: Sequence[str]) -> Iterator[tuple[str, float]]:
         """What differs at single instants, unless what is measured may differ there as well."""
         every = dict(zip(self.read.equations, ca.vertsplit(self.read.residual), strict=True))
         for name, time in self.instants:
             is_slope = name in every and ca.depends_on(every[name], self.symbols.dx)
-            if is_slope or set(told) <= set(self.symbols.states):
+            if is_slope or set(outputs) <= set(self.symbols.states):
                 yield name, time
 
 

@@ -576,7 +576,7 @@ class PetabModel:
             else:
                 equation = state[time.first()] == to_pyomo(start, m.component)
                 m.add_component(free_name(f"start_{name}", taken), pyo.Constraint(expr=equation))
-        shown = {n: e for n, e in of.outputs.items() if n in of.shown or n in experiment.told}
+        shown = {n: e for n, e in of.outputs.items() if n in of.shown or n in experiment.outputs}
         for name, rule in {**of.rules, **shown}.items():
             value = _over_time(m, rule)
             m.add_component(name, pyo.Expression(time, rule=lambda _, t, value=value: value(t)))

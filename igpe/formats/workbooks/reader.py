@@ -307,8 +307,8 @@ def _require_replicates(
     if ((same.max() - same.min()).max() <= CLOSE * (values.max() - values.min())).all():
         return
     for column in (c for c in columns if c.note == "no numbers"):
-        told = list(zip(keys, [c.text for c in column.cells], strict=True))
-        if len(set(told)) == len(told):
+        cells = list(zip(keys, [c.text for c in column.cells], strict=True))
+        if len(set(cells)) == len(cells):
             raise Question(
                 f"'{block.grid.file.name}' has several rows with the same time and different "
                 f"values. The column '{column.header}' tells these rows apart.",
