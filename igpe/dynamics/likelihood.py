@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import EstimationFailed, ProblemError
@@ -18,7 +19,7 @@ from igpe.dynamics.shooting.residuals import Run, deviations, runs_of
 from igpe.dynamics.shooting.reweighting import FEWEST
 from igpe.dynamics.shooting.spectral import spectral_blocks
 from igpe.dynamics.shooting.tangent import Tangent
-from igpe.numerics.covariance import Uncertainty, allowed_rise, uncertainty
+from igpe.numerics.covariance import Uncertainty, uncertainty
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
 from igpe.problem.experiment import Experiment
@@ -236,6 +237,22 @@ def censored_rows(problem: Problem, at: Linearised) -> BoolArray:
     """(m,) which residuals are of values below a limit; behind the measurements' are priors."""
     rows = np.concatenate([e.measurements.is_limit for e in problem.experiments])
     return np.concatenate([rows, np.zeros(len(at.residual) - len(rows), dtype=bool)])
+
+
+def allowed_rise(
+    errors: Uncertainty, sigma_known: bool, confidence: float, unknowns: int = 1
+) -> float:
+    """How much the sum of squares may rise if so many unknowns are held at their true values.
+
+    By chi squared where standard deviations are known, else by F (Bates & Watts, Nonlinear
+    Regression Analysis, 1988, section 6.1); NaN without degrees of freedom.
+    """
+    if sigma_known:
+        return float(special.chdtri(unknowns, 1 - confidence))
+    if errors.degrees <= 0:
+        return float("nan")
+    quantile = special.fdtri(unknowns, errors.degrees, confidence)
+    return float(errors.variance * unknowns * quantile)
 
 
 def objective_rise(problem: Problem, at: Linearised, errors: Uncertainty, level: float) -> float:

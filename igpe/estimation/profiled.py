@@ -18,14 +18,14 @@ from igpe.core.box import is_reached
 from igpe.core.deadline import ended_by, if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.status import Clock, Status
-from igpe.dynamics.likelihood import errors_at
+from igpe.dynamics.likelihood import allowed_rise, errors_at
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by, with_own_weights
 from igpe.estimation.settings import FROM_PROFILE, Settings, Steps
 from igpe.estimation.summary import summarise
-from igpe.numerics.covariance import allowed_rise, shift_to, shifted, strongly_correlated
+from igpe.numerics.covariance import shift_to, shifted, strongly_correlated
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem

@@ -33,7 +33,8 @@ from igpe.dynamics.shooting.tangent import Tangent, tangent
 from igpe.estimation.settings import LATER, Settings, Steps
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.tables import combined, curves, fitted, sizes_of_errors
-from igpe.numerics.covariance import Uncertainty, chi_squared_probability
+from igpe.numerics.covariance import Uncertainty
+from igpe.numerics.lack_of_fit import chi_squared_probability
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.problem.card import conditions, problem_equations
@@ -221,8 +222,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     rank = Ranked((NOT_COMPARED,)) if rank is None else rank
     probability = np.nan
     is_given = problem.sigma_known and not problem.has_noise_level
-    of_squares = minimises_squares(problem) and not problem.other_priors
-    if at is not None and is_given and of_squares:
+    if at is not None and is_given and minimises_squares(problem) and not problem.other_priors:
         probability = chi_squared_probability(at.cost, errors.degrees)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),

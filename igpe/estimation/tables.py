@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from igpe.core.arrays import FloatArray, typical
 from igpe.core.deadline import if_in_time
@@ -26,7 +25,7 @@ from igpe.dynamics.simulation import (
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.estimation.settings import Settings, Steps
-from igpe.numerics.covariance import Uncertainty, root
+from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -212,11 +211,7 @@ def _half_band(
         return None
     by = np.zeros((*run.measured.shape, len(names)))
     by[:, :, index] = along.measured_by_unknown
-    error = np.sqrt(errors.variance) * root(at.jacobian, errors.held).error(by)
-    level = 0.5 + errors.confidence / 2
-    known = problem.sigma_known
-    quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
-    return np.asarray(quantile * error)
+    return errors.spread.limits(errors.spread.parts(by), errors.confidence)[1]
 
 
 def combined(
@@ -241,8 +236,8 @@ def combined(
         by = np.zeros((len(values), len(x)))
         by[:, own] = by_own
         with np.errstate(invalid="ignore"):  # 0 * inf, of a fit without errors
-            spread = np.sqrt(errors.variance) * root(jacobian, errors.held).error(by)
-        return zip(values.tolist(), spread.tolist(), strict=True)
+            error = np.sqrt(errors.spread.parts(by).sum(axis=-1))
+        return zip(values.tolist(), error.tolist(), strict=True)
 
     freeing = [{exact.measure.get(n, ()) for n in one.unknowns} for one in exact.combinations]
     return tuple(

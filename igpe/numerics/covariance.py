@@ -75,6 +75,7 @@ NOTHING = 1e-8  # effect of an unknown, in units of the residuals' spread, that 
 EVEN = 1e-6  # relative difference of an interval's two parts that is rounding
 CLEARLY = 2.0  # standard errors from which an optimum beyond an inequality is not due to chance
 SEEN = 0.1  # effect of an unknown's whole range, in these units, that is not
+FAINT = 1e-6  # share of a change in directions that are lost, up to which it is rounding
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Uncertainty:
     linked           groups of unknowns that constraints link: one moves only as the others do
     inflation        (n,) by how much more than for all alike the objective may rise for each
                      unknown, where quantities have errors of their own; 1 elsewhere
+    spread           errors of whatever changes with the unknowns
     """
 
     covariance: FloatArray
@@ -108,6 +110,7 @@ class Uncertainty:
     variance: float
     linked: tuple[tuple[int, ...], ...]
     inflation: FloatArray
+    spread: "Spread"
 
 
 def uncertainty(
@@ -152,17 +155,15 @@ def uncertainty(
     scaled, sides = jacobian[:, free] * size, rows[:, free] * size
     counted = equal | _hold(residual, scaled, sides, equal, sigma_known=sigma_known)
     along, by_equations = (_along(sides[these]) for these in (counted, equal))
-    split = directions(scaled @ along)
-    root = size[:, None] * along @ (split.known.T / split.singular)
-    degrees = len(residual) - len(split.known)
-    quantile = _quantile(confidence, degrees if student or not sigma_known else None)
+    of = root(jacobian, held, along)
+    degrees = len(residual) - of.root.shape[1]
     variance = (
         1.0 if sigma_known else float(residual @ residual) / (degrees if degrees > 0 else np.nan)
     )
-    errors = _Errors(residual, jacobian[:, free] @ root, variance, degrees, quantile)
-    covariance, quantiles, inflation = errors.spread(root, free, len(x), quantities, confidence)
-    undetermined, tied = np.zeros((2, len(x)), dtype=bool)
-    undetermined[free] = np.sum((along @ split.lost.T) ** 2, axis=1) > RANK
+    of_all = variance, float(degrees) if student or not sigma_known else np.inf
+    by_quantity = _spread(of, residual, jacobian @ of.root, of_all, quantities)
+    covariance, quantiles, inflation = _covariance(by_quantity, of_all, free, confidence)
+    undetermined, tied = of.is_lost, np.zeros(len(x), dtype=bool)
     covariance[undetermined, undetermined] = np.inf
     tied[free] = (np.sum(along**2, axis=1) <= RANK**2) & (np.sum(by_equations**2, axis=1) > RANK)
     covariance[tied] = covariance[:, tied] = np.nan
@@ -171,7 +172,7 @@ def uncertainty(
     beyond = np.where(held, np.where(x - lower <= upper - x, -1.0, 1.0), 0.0)
     shifts[:, one_sided] = _Linear(
         *_shortened(residual, jacobian), rows[equal], rows[~equal]
-    ).reaches(one_sided, beyond, quantile**2 * variance)
+    ).reaches(one_sided, beyond, float(_quantile(confidence, of_all[1])) ** 2 * variance)
     logs = np.zeros(len(x), dtype=bool) if logarithmic is None else _of_logs(shifts, logarithmic)
     low, high = (np.clip(shifted(x, shift, logs), lower, upper) for shift in shifts)
     return Uncertainty(
@@ -187,58 +188,122 @@ def uncertainty(
         variance,
         _linked(along, free),
         inflation,
+        by_quantity,
     )
 
 
-class _Errors(NamedTuple):
-    """Residuals (m,), their change (m, r) along orthonormal directions, and how large errors are.
+class Root(NamedTuple):
+    """(J'J)^-1 = root root' on the directions that J determines.
 
-    variance, degrees, quantile  s^2 of all alike, its degrees, and the quantile of their intervals
+    root  (n, r); rows of unknowns on a bound are 0
+    lost  (n, k) the others, each unknown in its size;  size: (n,) of an unknown, 1 / |column of J|
     """
 
-    residual: FloatArray
-    image: FloatArray
-    variance: float
-    degrees: int
-    quantile: float
+    root: FloatArray
+    lost: FloatArray
+    size: FloatArray
 
-    def by_quantity(self, quantities: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Squared size (k,) of each quantity's errors, its degrees (k,), and U'U (k, r, r).
+    def error(self, change: FloatArray) -> FloatArray:
+        """(...,) standard error of what changes by `change` (..., n), in units of residuals.
 
-        A quantity without a degree of freedom of its own, and what belongs to none, has s^2.
+        Infinite where it changes along a direction that is not determined.
         """
-        numbers, place, count = np.unique(quantities, return_inverse=True, return_counts=True)
-        images = (self.image[place == k] for k in range(len(numbers)))
-        products = np.array([u.T @ u for u in images])
-        left = count - np.trace(products, axis1=1, axis2=2)
-        is_own = (numbers >= 0) & (left >= 1)
-        mean = np.mean(self.residual[quantities >= 0] ** 2) if is_own.any() else 0.0
-        left = np.where(is_own, left, self.degrees)
-        return np.where(is_own, mean * count / left, self.variance), left, products
+        known = np.linalg.norm(change @ self.root, axis=-1)
+        return np.asarray(np.where(self.is_known(change), known, np.inf))
 
-    def spread(
-        self, root: FloatArray, free: IntArray, n: int, quantities: IntArray | None, level: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Covariance (n, n), quantiles (n,) and inflation (n,).
+    @property
+    def is_lost(self) -> BoolArray:
+        """(n,) which unknowns take part in a direction that is not determined."""
+        return np.asarray(np.sum((self.lost / self.size[:, None]) ** 2, axis=1) > RANK)
 
-        root  (n_free, r), (J'J)^-1 = root root' of the unknowns that are `free`
+    def is_known(self, change: FloatArray) -> BoolArray:
+        """(...,) whether `change` (..., n) lies in the directions that are determined."""
+        unknown = np.linalg.norm(change @ self.lost, axis=-1)
+        return np.asarray(unknown <= FAINT * np.linalg.norm(change * self.size, axis=-1))
+
+
+class Spread(NamedTuple):
+    """Errors of whatever changes with the unknowns, as parts from the errors of each quantity.
+
+    numbers   (k,) of the quantities; -1: all whose errors are taken as those of all
+    variance  (k,) squared size of their errors
+    degrees   (k,) of freedom of these; infinite where the size is known
+    products  (k, r, r) U'U of their rows U of J root
+    """
+
+    root: Root
+    numbers: IntArray
+    variance: FloatArray
+    degrees: FloatArray
+    products: FloatArray
+
+    def parts(self, change: FloatArray) -> FloatArray:
+        """(..., k) parts of the variance of what changes by `change` (..., n)."""
+        image = change @ self.root.root
+        each = [np.sum((image @ product) * image, axis=-1) for product in self.products]
+        known = self.root.is_known(change)[..., None]
+        return np.asarray(np.where(known, self.variance * np.stack(each, axis=-1), np.inf))
+
+    def place(self, quantity: int) -> int:
+        """Where a quantity's errors stand."""
+        known: list[int] = self.numbers.tolist()
+        return known.index(quantity) if quantity in known else 0
+
+    def limits(self, parts: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        """Standard errors (...,), and half the lengths (...,) of intervals.
+
+        parts  (..., k) as of `parts`
         """
-        covariance, alike = np.full((n, n), np.nan), root @ root.T
-        quantiles, inflation = np.full(n, self.quantile), np.ones(n)
-        covariance[np.ix_(free, free)] = self.variance * alike
-        if quantities is None or self.degrees <= 0:
-            return covariance, quantiles, inflation
-        variance, degrees, products = self.by_quantity(quantities)
-        parts = variance[:, None, None] * (root @ products @ root.T)
-        covariance[np.ix_(free, free)] = parts.sum(axis=0)
-        each = np.diagonal(parts, axis1=1, axis2=2)
-        known, each = free[each.any(axis=0)], each[:, each.any(axis=0)]
-        own = each.sum(axis=0) ** 2 / (each**2 / degrees[:, None]).sum(axis=0)
-        quantiles[known] = special.stdtrit(own, 0.5 + level / 2)
-        of_all, squares = self.variance * np.diag(alike), np.diag(covariance)[free]
-        longer = np.divide(squares, of_all, out=np.ones(len(free)), where=of_all > 0)
-        inflation[free] = (quantiles[free] / self.quantile) ** 2 * longer
-        return covariance, quantiles, inflation
+        error = np.sqrt(parts.sum(axis=-1))
+        return error, error * self.quantiles(parts, level)
+
+    def quantiles(self, parts: FloatArray, level: float) -> FloatArray:
+        """(...,) half the length of an interval over its standard error."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = parts.sum(axis=-1) ** 2 / np.sum(parts**2 / self.degrees, axis=-1)
+        return _quantile(level, np.where(np.isnan(own), self.degrees.min(), own))
+
+
+def _spread(
+    root: Root,
+    residual: FloatArray,
+    image: FloatArray,
+    of_all: tuple[float, float],
+    quantities: IntArray | None,
+) -> Spread:
+    """A quantity without a degree of freedom of its own, and what belongs to none, has s^2.
+
+    image  (m, r) change of the residuals (m,) along orthonormal directions
+    of_all  s^2 and its degrees
+    """
+    variance, degrees = of_all
+    if quantities is None or not 0 < degrees < np.inf:
+        single = np.array([variance]), np.array([degrees]), np.eye(image.shape[1])[None]
+        return Spread(root, np.array([-1]), *single)
+    numbers, place, count = np.unique(quantities, return_inverse=True, return_counts=True)
+    images = (image[place == k] for k in range(len(numbers)))
+    products = np.array([u.T @ u for u in images])
+    left = count - np.trace(products, axis1=1, axis2=2)
+    is_own = (numbers >= 0) & (left >= 1)
+    mean = np.mean(residual[quantities >= 0] ** 2) if is_own.any() else 0.0
+    left = np.where(is_own, left, degrees)
+    sizes = np.where(is_own, mean * count / left, variance)
+    return Spread(root, numbers, sizes, left, products)
+
+
+def _covariance(
+    spread: Spread, of_all: tuple[float, float], free: IntArray, level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Covariance (n, n), quantiles (n,) and inflation (n,) of the unknowns that are `free`."""
+    root, (variance, degrees) = spread.root.root, of_all
+    covariance = np.full((len(root), len(root)), np.nan)
+    each = spread.variance[:, None, None] * (root @ spread.products @ root.T)
+    covariance[np.ix_(free, free)] = each.sum(axis=0)[np.ix_(free, free)]
+    quantiles = spread.quantiles(np.diagonal(each, axis1=1, axis2=2).T, level)
+    alike = variance * np.sum(root**2, axis=1)
+    longer = np.divide(np.diag(covariance), alike, out=np.ones(len(root)), where=alike > 0)
+    inflation = (quantiles / _quantile(level, degrees)) ** 2 * longer
+    return covariance, quantiles, inflation
 
 
 def _hold(
@@ -312,28 +377,11 @@ def shift_to(x: FloatArray, there: FloatArray, logarithmic: BoolArray) -> FloatA
         return np.where(logarithmic, x * np.log(there / x), there - x)
 
 
-def _quantile(confidence: float, degrees: int | None) -> float:
-    """Of a two-sided interval in standard errors; Student's for a number of degrees."""
+def _quantile(confidence: float, degrees: FloatArray | float) -> FloatArray:
+    """Of two-sided intervals in standard errors: Student's, or normal for infinite degrees."""
     limit = 0.5 + confidence / 2
-    if degrees is None:
-        return float(special.ndtri(limit))
-    return float(special.stdtrit(max(degrees, 0) or np.nan, limit))
-
-
-def allowed_rise(
-    errors: Uncertainty, sigma_known: bool, confidence: float, unknowns: int = 1
-) -> float:
-    """How much the sum of squares may rise if so many unknowns are held at their true values.
-
-    By chi squared where standard deviations are known, else by F (Bates & Watts, Nonlinear
-    Regression Analysis, 1988, section 6.1); NaN without degrees of freedom.
-    """
-    if sigma_known:
-        return float(special.chdtri(unknowns, 1 - confidence))
-    if errors.degrees <= 0:
-        return float("nan")
-    quantile = special.fdtri(unknowns, errors.degrees, confidence)
-    return float(errors.variance * unknowns * quantile)
+    student = special.stdtrit(np.where(np.asarray(degrees) > 0, degrees, np.nan), limit)
+    return np.asarray(np.where(np.isinf(degrees), special.ndtri(limit), student))
 
 
 def correlation(covariance: FloatArray) -> FloatArray:
@@ -342,11 +390,6 @@ def correlation(covariance: FloatArray) -> FloatArray:
         error = np.sqrt(np.diag(covariance))
     error = np.where(np.isfinite(error) & (error > 0), error, np.nan)
     return np.asarray(covariance / np.outer(error, error))
-
-
-def chi_squared_probability(chi2: float, degrees: int) -> float:
-    """Probability of a larger chi squared if model and standard deviations are right."""
-    return float(special.chdtrc(degrees, chi2)) if degrees > 0 else float("nan")
 
 
 def _matters(x: FloatArray, jacobian: FloatArray, spread: float, width: FloatArray) -> BoolArray:
@@ -465,40 +508,15 @@ def ellipse(
     return np.asarray(np.sqrt(level) * circle @ root.T)
 
 
-FAINT = 1e-6  # share of a change in directions that are lost, up to which it is rounding
-
-
-class Root(NamedTuple):
-    """(J'J)^-1 = root root' on the directions that J determines.
-
-    root  (n, r); rows of unknowns on a bound are 0
-    lost  (n, k) the others, each unknown in its size;  size: (n,) of an unknown, 1 / |column of J|
-    """
-
-    root: FloatArray
-    lost: FloatArray
-    size: FloatArray
-
-    def error(self, change: FloatArray) -> FloatArray:
-        """(...,) standard error of what changes by `change` (..., n), in units of residuals.
-
-        Infinite where it changes along a direction that is not determined.
-        """
-        known = np.linalg.norm(change @ self.root, axis=-1)
-        unknown = np.linalg.norm(change @ self.lost, axis=-1)
-        faint = unknown <= FAINT * np.linalg.norm(change * self.size, axis=-1)
-        return np.asarray(np.where(faint, known, np.inf))
-
-
-def root(jacobian: FloatArray, held: BoolArray) -> Root:
-    """Of a derivative (m, n); held (n,) unknowns on a bound."""
+def root(jacobian: FloatArray, held: BoolArray, along: FloatArray | None = None) -> Root:
+    """Of a derivative (m, n); held (n,) unknowns on a bound; along (n_free, r), in the sizes of the
+    others, what active constraints leave."""
     n, free = jacobian.shape[1], np.flatnonzero(~held)
-    length = np.linalg.norm(jacobian, axis=0)
-    size = 1 / np.where(length > 0, length, 1.0)
-    split = directions(jacobian[:, free] * size[free])
+    size, basis = _sizes(jacobian), np.eye(len(free)) if along is None else along
+    split = directions(jacobian[:, free] * size[free] @ basis)
     known, lost = np.zeros((n, len(split.known))), np.zeros((n, len(split.lost)))
-    known[free] = size[free, None] * split.known.T / split.singular
-    lost[free] = size[free, None] * split.lost.T
+    known[free] = size[free, None] * basis @ (split.known.T / split.singular)
+    lost[free] = size[free, None] * basis @ split.lost.T
     return Root(known, lost, size)
 
 
@@ -508,9 +526,8 @@ def influence(jacobian: FloatArray, held: BoolArray) -> FloatArray:
     Rows of unknowns that are held, or undetermined, are 0.
     """
     of = root(jacobian, held)
-    lost = np.sum((of.lost / of.size[:, None]) ** 2, axis=1) > RANK
     weight = of.root @ (jacobian @ of.root).T
-    return np.asarray(np.where(lost[:, None], 0.0, weight))
+    return np.asarray(np.where(of.is_lost[:, None], 0.0, weight))
 
 
 def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:

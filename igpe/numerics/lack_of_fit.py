@@ -42,6 +42,11 @@ CLOSE = 2.0  # models that cannot be told apart
 FAR = 10.0  # a model that has no support
 
 
+def chi_squared_probability(chi2: float, degrees: int) -> float:
+    """Probability of a larger chi squared if model and standard deviations are right."""
+    return float(special.chdtrc(degrees, chi2)) if degrees > 0 else float("nan")
+
+
 def akaike_weights(delta: FloatArray) -> FloatArray:
     """(n,) weights exp(-delta/2) that sum to 1, of differences (n,) to the least AICc."""
     weights = np.exp(-np.asarray(delta, dtype=float) / 2)

@@ -14,12 +14,12 @@ from scipy import special
 
 from igpe.core.arrays import FloatArray, IntArray, typical
 from igpe.core.markup import in_words, listed
-from igpe.numerics.covariance import chi_squared_probability
 from igpe.numerics.lack_of_fit import (
     CLEAR,
     ODD,
     Tested,
     all_tests,
+    chi_squared_probability,
     exact_probability,
     outlier_p,
     studentised,

@@ -20,7 +20,6 @@ from igpe.core.markup import counted, listed
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.covariance import (
     Combination,
-    chi_squared_probability,
     combinations,
     directions,
     leverage,
@@ -30,6 +29,7 @@ from igpe.numerics.lack_of_fit import (
     ODD,
     Evidence,
     FitResiduals,
+    chi_squared_probability,
     exact_probability,
     growing_quantities,
     lack_of_fit,

@@ -14,8 +14,9 @@ import pandas as pd
 
 from igpe.core.errors import ProblemError
 from igpe.core.markup import Rows, Shown
+from igpe.dynamics.likelihood import allowed_rise
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.covariance import allowed_rise, ellipse
+from igpe.numerics.covariance import ellipse
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_region

@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import special
 
 from igpe.core.arguments import shown
 from igpe.core.arrays import FloatArray, IntArray
@@ -22,12 +21,10 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows, in_words
 from igpe.dynamics.integrators.base import Simulation, Trajectory
-from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.limits_of_model import FAR, within_reach
 from igpe.dynamics.shooting.residuals import Residuals, Run
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import distinct_times, fine_grid
-from igpe.numerics.covariance import root
 from igpe.problem.noise.sigma import NoiseModel
 from igpe.problem.plausibility import held_inputs
 from igpe.problem.problem import Problem, takes_problem
@@ -60,15 +57,17 @@ class PredictedTrajectory(NamedTuple):
     def linearised(self) -> Iterator[pd.DataFrame]:
         """From sensitivities and covariance."""
         trajectory = self._integrated(self._prepared(sensitivities=True), self.base.x)
-        problem, errors = self.base.problem, self.base.errors
-        of = root(with_information(problem, self.base.at).jacobian, self.base.held)
-        quantile = _quantile(self.base, errors.confidence)
+        errors = self.base.errors
+        spread, level = errors.spread, errors.confidence
         for name in self.names:
             value, by_own = self._quantity(trajectory, name)
             change = np.zeros((len(self.grid), len(self.base.x)))
             change[:, self.run.index] = by_own
-            error = np.sqrt(errors.variance) * of.error(change)
-            half, band = quantile * error, quantile * np.hypot(error, self._sigma(trajectory, name))
+            parts = spread.parts(change)
+            error, half = spread.limits(parts, level)
+            place, sigma = self._sigma(trajectory, name)
+            parts[:, place] += sigma**2
+            _, band = spread.limits(parts, level)
             yield self._band(value, error, value - half, value + half, value - band, value + band)
 
     def drawn(self, replications: Bootstrapped) -> Iterator[pd.DataFrame]:
@@ -93,7 +92,7 @@ class PredictedTrajectory(NamedTuple):
         lost = list(self.linearised()) if self.base.errors.undetermined.any() else []
         for k, name in enumerate(self.names):
             values = np.array([self._quantity(r, name)[0] for r in usable])
-            sigma = np.array([self._sigma(r, name) for r in usable]) * wider[:, None]
+            sigma = np.array([self._sigma(r, name)[1] for r in usable]) * wider[:, None]
             noisy = values + sigma * errors
             low, high, below, above = (
                 end
@@ -106,6 +105,15 @@ class PredictedTrajectory(NamedTuple):
                 known = np.isfinite(lost[k]["standard_error"])
                 band = band.where(band.isna() | known.to_numpy()[:, None], lost[k])
             yield band
+
+    def _estimated_sigma(self, name: str) -> tuple[int, float]:
+        """As `_sigma`, of errors whose size only the residuals tell; NaN if it is not measured."""
+        problem, spread = self.base.problem, self.base.errors.spread
+        sizes = problem.relative_sigma
+        if name not in (sizes or {n for e in problem.experiments for n in e.measured}):
+            return 0, np.nan
+        place = spread.place([*sizes].index(name) if sizes else -1)
+        return place, float(np.sqrt(spread.variance[place])) * sizes.get(name, 1.0)
 
     def _band(self, *columns: FloatArray) -> pd.DataFrame:
         return pd.DataFrame(dict(zip(NUMBERS, columns, strict=True)))
@@ -144,32 +152,28 @@ class PredictedTrajectory(NamedTuple):
             rate = np.where(np.isnan(rate) & resting, 0.0, rate)
         return value[:, place], rate
 
-    def _sigma(self, trajectory: Trajectory, name: str) -> FloatArray:
-        """(n_times,) of a measurement: estimated, by the noise model, or as given and linear in
-        between; else NaN."""
-        nothing = np.full(len(self.grid), np.nan)
+    def _sigma(self, trajectory: Trajectory, name: str) -> tuple[int, FloatArray]:
+        """Where a measurement's error stands in `Spread`, and its size (n_times,).
+
+        The size is estimated, by the noise model, or as given and linear in between; else NaN.
+        """
+        nothing = 0, np.full(len(self.grid), np.nan)
         if name not in self.run.measurements.names:
             return nothing
         m, own_errors = self.run.measurements, self.base.problem
         own = m.column == m.names.index(name)
         if self.run.deviation is not None and own.any() and self.run.deviation[own][0] >= 0:
-            return trajectory.measured[:, self.run.deviation[own][0]]
+            return 0, trajectory.measured[:, self.run.deviation[own][0]]
         if not self.problem.sigma_known and not own_errors.sigma_known:
-            relative = own_errors.relative_sigma.get(name, 1.0)
-            return np.full(len(self.grid), np.sqrt(self.base.errors.variance) * relative)
+            place, size = self._estimated_sigma(name)
+            return place, np.full(len(self.grid), size)
         times, values, sigma = m.of(name)
         if len(times) == 0 or not self.problem.sigma_known:
             return nothing
         if (model := self.noise.get(name)) is not None:
-            return model.at(trajectory.measured[:, m.names.index(name)], values)
+            return 0, model.at(trajectory.measured[:, m.names.index(name)], values)
         order = np.argsort(times, kind="stable")
-        return np.asarray(np.interp(self.grid, times[order], sigma[order]))
-
-
-def _quantile(base: Likelihood, confidence: float) -> float:
-    """Half of a linearised interval over its standard error: of the normal or t distribution."""
-    known, level = base.problem.sigma_known or base.problem.sigma_estimated, 0.5 + confidence / 2
-    return float(special.ndtri(level) if known else special.stdtrit(base.errors.degrees, level))
+        return 0, np.interp(self.grid, times[order], sigma[order])
 
 
 @dataclass(frozen=True, repr=False)
@@ -309,7 +313,8 @@ def _curved(estimate: Any, base: Likelihood, places: IntArray) -> Iterator[str]:
     """That the profile intervals of some of these unknowns are far from linearised ones."""
     if not getattr(estimate, "profiled", ()):
         return
-    x, half = base.x, base.errors.standard_error * _quantile(base, estimate.confidence)
+    x, spread = base.x, base.errors.spread
+    _, half = spread.limits(spread.parts(np.eye(len(x))), estimate.confidence)
     linear = base.box.clip(np.stack([x - half, x + half]))
     names, shown_names = [], {base.box.names[i] for i in places}
     for one in (p for p in estimate.estimates if p.name in shown_names & estimate.profiled):

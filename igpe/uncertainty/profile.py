@@ -22,13 +22,13 @@ from igpe.core.markup import Rows, Shown, numbers
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at, objective_rise
+from igpe.dynamics.likelihood import allowed_rise, errors_at, objective_rise
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import fully_held_weights, held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.compiled import fingerprint
-from igpe.numerics.covariance import Uncertainty, allowed_rise
+from igpe.numerics.covariance import Uncertainty
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_profiles

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
-from igpe.numerics.covariance import chi_squared_probability, correlation, uncertainty
+from igpe.numerics.covariance import correlation, uncertainty
+from igpe.numerics.lack_of_fit import chi_squared_probability
 
 RANDOM = np.random.default_rng(11)
 DESIGN = np.column_stack([np.ones(12), np.linspace(0.0, 1.0, 12), np.linspace(-1, 1, 12) ** 2])
