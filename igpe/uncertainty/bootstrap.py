@@ -20,6 +20,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
 from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, teller, with_bar
+from igpe.dynamics.likelihood import quantities_of
 from igpe.dynamics.shooting.base import refuse
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -268,11 +269,14 @@ ErrorDistribution: TypeAlias = ParametricBootstrap | ResidualBootstrap
 
 def _spread(base: Likelihood) -> FloatArray:
     """(m,) standard deviation of each residual; priors have their own."""
-    sigma = 1.0 if base.problem.sigma_known else float(np.sqrt(base.errors.variance))
-    if not np.isfinite(sigma):
+    spread, own = np.ones(len(base.at.residual)), base.errors.spread
+    if base.problem.sigma_known:
+        return spread
+    if not np.isfinite(base.errors.variance):
         raise ProblemError(NO_ERRORS)
-    spread = np.ones(len(base.at.residual))
-    spread[: base.problem.size] = sigma
+    quantities = quantities_of(base.problem, base.problem.size)
+    each = np.zeros(1, dtype=int) if quantities is None else [own.place(q) for q in quantities]
+    spread[: base.problem.size] = np.sqrt(own.variance[each])
     return spread
 
 

@@ -69,3 +69,22 @@ def hump():
         pd.DataFrame({"time": TIMES, "A": values}), start={"A": 0.0}, start_time=0.0, sigma=0.08
     )
     return igpe.Problem(hump_model, parameters=["w"], experiments=[run])
+
+
+def lines(*names):
+    """A short, noisy line A and a long, exact line B that share nothing; or one of them."""
+    rng = np.random.default_rng(5)
+    tables = {}
+    for name, start, slope, error, times in (
+        ("A", 1.0, 0.5, 0.3, np.linspace(0, 8, 8)),
+        ("B", 3.0, -0.2, 0.02, np.linspace(0.1, 7.9, 60)),
+    ):
+        values = start + slope * times + error * rng.standard_normal(len(times))
+        tables[name] = pd.DataFrame({"time": times, name: values})
+    slopes = {n: lambda m, t, n=n: m.component(f"k{n}") for n in names}
+    build = ode(slopes, **{f"k{n}": (-10, 10) for n in names})
+    run = igpe.Experiment(
+        pd.concat([tables[n] for n in names]).sort_values("time"),
+        start={n: igpe.Unknown(-20, 20) for n in names}, start_time=0.0,
+    )  # fmt: skip
+    return igpe.Problem(build, parameters=[f"k{n}" for n in names], experiments=run)

@@ -11,7 +11,7 @@ import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay
 from scipy import stats
-from small_problems import PRODUCT_NEAR, TIMES, line, product
+from small_problems import PRODUCT_NEAR, TIMES, line, lines, product
 
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
@@ -288,3 +288,13 @@ def test_what_else_was_stored_is_refused_by_its_name():
         Bootstrapped.from_json("nowhere.json")
     with pytest.raises(DataError, match=r"The plan is a int; expected the text that Plan.to_json"):
         igpe.planning.Plan.from_json(3)
+
+
+def test_errors_of_quantities_are_drawn_in_their_own_sizes():
+    """As in the result's standard errors, of which that of the short series exceeds that of s^2."""
+    problem = lines("A", "B")
+    result = igpe.estimate(problem, certify=False)
+    table = bootstrap(problem, result, replications=400).to_frame()
+    expected = result.to_frame()["standard_error"]
+    ratio = table["standard_error"] / expected
+    assert ratio[["kA", "A(t0)"]].mean() == pytest.approx(1, abs=0.06)

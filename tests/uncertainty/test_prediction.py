@@ -12,7 +12,7 @@ from michaelis_menten import DECAY_TRUTH, decay
 from ode import ode
 from pyomo import dae
 from scipy import stats
-from small_problems import PRODUCT_NEAR, TIMES, line, line_model, product
+from small_problems import PRODUCT_NEAR, TIMES, line, line_model, lines, product
 
 import igpe
 from igpe.core.errors import DataError, ProblemError, Unsupported
@@ -46,28 +46,9 @@ def test_a_lines_bands_are_the_textbooks(sigma):
 
 def test_quantities_that_share_nothing_have_the_bands_they_have_alone():
     """Errors of each quantity have a size and degrees of freedom of their own."""
-    rng = np.random.default_rng(5)
-    times = {"A": np.linspace(0, 8, 8), "B": np.linspace(0.1, 7.9, 60)}
-    sizes, near = {"A": 0.3, "B": 0.02}, {"k": 0.5, "A(t0)": 1.0, "r": -0.2, "B(t0)": 3.0}
-    tables = {
-        n: pd.DataFrame({"time": t, n: near[f"{n}(t0)"] + near[r] * t})
-        for (n, t), r in zip(times.items(), ("k", "r"), strict=True)
-    }
-    for name, table in tables.items():
-        table[name] += sizes[name] * rng.standard_normal(len(table))
-
-    def problem(*names):
-        rates = [{"A": "k", "B": "r"}[n] for n in names]
-        slopes = {n: lambda m, t, r=r: m.component(r) for n, r in zip(names, rates, strict=True)}
-        build = ode(slopes, **dict.fromkeys(rates, (-10, 10)))
-        start = {n: igpe.Unknown(-20, 20) for n in names}
-        table = pd.concat([tables[n] for n in names]).sort_values("time", kind="stable")
-        run = igpe.Experiment(table, start=start, start_time=0.0)
-        return igpe.Problem(build, parameters=rates, experiments=run)
-
-    both = igpe.predict(problem("A", "B"), igpe.estimate(problem("A", "B")), WHERE).table
+    both = igpe.predict(lines("A", "B"), igpe.estimate(lines("A", "B")), WHERE).table
     for name in ("A", "B"):
-        alone = igpe.predict(problem(name), igpe.estimate(problem(name)), WHERE).table
+        alone = igpe.predict(lines(name), igpe.estimate(lines(name)), WHERE).table
         own = both[both["name"] == name]
         for column in ("standard_error", "lower", "upper", "band_lower", "band_upper"):
             assert own[column].to_numpy() == pytest.approx(alone[column].to_numpy(), rel=1e-4)
