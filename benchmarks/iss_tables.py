@@ -120,7 +120,7 @@ def count_rows(
 ) -> Iterator[Row]:
     """Counts, equivalent iterations and time against their targets."""
     total = len(runs.seconds)
-    yield at_least(case, f"correct of {total}, {runs.outputs}", runs.counts[0], "-", least * total)
+    yield at_least(case, f"correct of {total}, {runs.told}", runs.counts[0], "-", least * total)
     middle = median(runs.iterations)
     yield at_most(case, "equivalent iterations, median", middle, "-", iterations)
     yield at_most(case, "equivalent integrations, median", median(runs.integrations))
@@ -142,7 +142,7 @@ def beside(
     optimum = best(problem, truth)
     for name, method in PEERS:
         published = paper[name.split()[0]] if "published" in name else ()
-        yield name, "/".join(map(str, published)), run(method, problem, starts, optimum).outputs
+        yield name, "/".join(map(str, published)), run(method, problem, starts, optimum).told
 
 
 def table1(seed: int, count: int) -> Iterator[Row]:
@@ -154,7 +154,7 @@ def table1(seed: int, count: int) -> Iterator[Row]:
         problem, paper = bulirsch.problem(mu, seed), bulirsch.PAPER[mu]
         for row in beside(problem, bulirsch.TRUTH, starts, paper):
             text.add_row(f"{mu:g}", *row)
-        text.add_row(f"{mu:g}", "ISS, 10 seeds", "/".join(map(str, paper["ISS"])), total.outputs)
+        text.add_row(f"{mu:g}", "ISS, 10 seeds", "/".join(map(str, paper["ISS"])), total.told)
         yield from count_rows(f"I, mu = {mu:g}", total, iterations=7.0 if mu <= 20 else None)
     CONSOLE.print(text)
 
@@ -168,7 +168,7 @@ def table2(seed: int, count: int) -> Iterator[Row]:
         found = [_lotka(seed + k, noise, draw, count) for k in range(seeds)]
         total, worst = Runs.joined(found), min(f.counts[0] for f in found)
         paper = "/".join(map(str, lotka.PAPER["ISS"])) if noise == lotka.NOISE else ""
-        text.add_row(f"{noise:.0%}", f"ISS, {seeds} seeds", paper, total.outputs)
+        text.add_row(f"{noise:.0%}", f"ISS, {seeds} seeds", paper, total.told)
         yield at_least(case, "correct, worst seed", worst, "-", count if least == 1 else 0)
         yield from count_rows(case, total, least, 8.5 if noise == lotka.NOISE else None)
     positive = lotka.problem(seed, bounds=(0.0, np.inf))
@@ -234,7 +234,7 @@ def integrators(seed: int, count: int) -> Iterator[Row]:
             found = run(method, problem, starts, optimum)
             told.add(found.counts)
             case, mean = f"II by {integrator.__name__}{name}", 1e3 * sum(found.seconds) / count
-            yield at_most(case, f"time of a run, mean, {found.outputs}", mean, "ms", limit)
+            yield at_most(case, f"time of a run, mean, {found.told}", mean, "ms", limit)
     yield at_most("II", "different counts of integrators", len(told) - 1, "-", 0)
     yield at_most("500 runs", "time", _five_hundred(seed, count), "s", 10.0)
 
@@ -258,7 +258,7 @@ def stiff(seed: int, count: int) -> Iterator[Row]:
         "Robertson", run(igpe.IncrementalShooting(), problem, starts, optimum), 0.95
     )
     single = run(PEERS[2][1], problem, starts, optimum)
-    yield at_most("Robertson", f"correct by single shooting, {single.outputs}", single.counts[0])
+    yield at_most("Robertson", f"correct by single shooting, {single.told}", single.counts[0])
 
 
 def dae(seed: int, count: int) -> Iterator[Row]:
@@ -268,7 +268,7 @@ def dae(seed: int, count: int) -> Iterator[Row]:
     problem = urethane.problem()
     for name, method in (("ISS", igpe.IncrementalShooting()), PEERS[2], PEERS[1]):
         found = run(method, problem, starts, urethane.OPTIMUM)
-        other = at_most("urethane", f"correct by {name}, {found.outputs}", found.counts[0])
+        other = at_most("urethane", f"correct by {name}, {found.told}", found.counts[0])
         yield from count_rows("urethane", found, 0.95) if name == "ISS" else [other]
 
 

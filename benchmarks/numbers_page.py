@@ -115,7 +115,7 @@ def sure() -> Iterator[str]:
     for peer, entry in PEERS.items():
         posed = [o for c in cases(runs) if "time to it" in (o := _of(runs, c, peer))]
         if posed:
-            yield f"| {peer}: {entry.outputs} | {len(posed)} | {sum(map(_reached, posed))} |"
+            yield f"| {peer}: {entry.told} | {len(posed)} | {sum(map(_reached, posed))} |"
 
 
 def speed() -> Iterator[str]:

@@ -155,7 +155,7 @@ def peers() -> Iterator[str]:
     for case in cases:
         yield f"| {case} | {' | '.join(_time(runs, case, p) for p in measured)} |"
     yield ""
-    yield from (f"- `{n}`: {p.outputs}" for n, p in PEERS.items() if n in measured)
+    yield from (f"- `{n}`: {p.told}" for n, p in PEERS.items() if n in measured)
     yield "\nPercentage of starts that reach the optimum:\n"
     several = [p for p in measured if PEERS[p].several]
     yield f"| | {' | '.join(several)} |"

@@ -9,7 +9,7 @@ from peers.apart import Point, Ran, as_json, from_json, reaches
 from peers.cases import NEAR, OTHERS, PAPER, case
 from peers.judge import Judge
 from peers.scipys import Python
-from peers.outputs import told
+from peers.told import told
 
 
 @pytest.mark.parametrize("name", [*PAPER, *OTHERS])

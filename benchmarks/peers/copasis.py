@@ -9,7 +9,7 @@ import numpy as np
 
 from peers.sbml import sbml
 from peers.task import Found, NotPosedError, Search, Task
-from peers.outputs import safe, told
+from peers.told import safe, told
 
 GLOBAL, LOCAL = "Evolution Strategy (SRES)", "Levenberg - Marquardt"
 

@@ -18,7 +18,7 @@ from pypesto.petab import PetabImporter
 
 from peers.sbml import petab_problem
 from peers.task import Found, Search, Task
-from peers.outputs import safe
+from peers.told import safe
 
 
 def pypesto_amici(task: Task) -> Search:

@@ -14,7 +14,7 @@ from igpe.dynamics.shooting.base import spread_of
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from peers.task import NotPosedError, Task
-from peers.outputs import SBML, Course, Told, safe, told
+from peers.told import SBML, Course, Told, safe, told
 
 MODEL = "asked"
 

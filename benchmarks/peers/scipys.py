@@ -16,7 +16,7 @@ from scipy.optimize import differential_evolution, least_squares
 from igpe.core.arrays import FloatArray
 from igpe.problem.inputs import Table
 from peers.task import Found, Search, Task
-from peers.outputs import PYTHON, Course, Told, told
+from peers.told import PYTHON, Course, Told, told
 
 RTOL, ATOL = 1e-8, 1e-10
 STEP = 1e-5  # relative, of differences: the integration's errors are a thousandth of it

@@ -18,7 +18,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import ARITHMETIC, Graph
 from peers.sbml import conditions, sbml
-from peers.outputs import PYTHON, told
+from peers.told import PYTHON, told
 
 ABSOLUTE = 1e-2  # of the relative tolerance
 STEPS = 10**6

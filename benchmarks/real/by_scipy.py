@@ -47,7 +47,7 @@ class Evaluation:
         )
         deviations = case.sigma if isinstance(case.sigma, dict) else {}
         told = [*case.outputs.values(), *(deviations.get(n, "1.0") for n in case.outputs)]
-        self.outputs = function("y, t, p", own + states + algebra, [f"1.0*({f})" for f in told])
+        self.told = function("y, t, p", own + states + algebra, [f"1.0*({f})" for f in told])
         before = list(case.given.get("start_algebra", {}).items())
         begin = [(n, str(f)) for n, f in case.given["start"].items()]
         self.begin = function("p", own + before + begin, [f"1.0*{n}" for n in case.states])
@@ -117,7 +117,7 @@ class Evaluation:
             return [np.full(seen.sum() * (1 + estimated), HUGE)]
         k, times = list(case.outputs).index(name), rows["time"].to_numpy()
         with np.errstate(all="ignore"):
-            told = np.array([self.outputs(s, t, p) for s, t in zip(y, times, strict=True)])[seen]
+            told = np.array([self.told(s, t, p) for s, t in zip(y, times, strict=True)])[seen]
             predicted = told[:, k]
             sigma = told[:, k + len(case.outputs)]
             if case.sigma == "column":
