@@ -40,8 +40,8 @@ from igpe.dynamics.shooting.spectral import SpectralBlock
 from igpe.numerics.covariance import Uncertainty, shifted
 from igpe.numerics.lack_of_fit import Tested, all_tests
 from igpe.numerics.mixtures import Unmixed, moved_rows, separated
+from igpe.problem.noise.sigma import contributions
 from igpe.problem.problem import Problem
-from igpe.problem.singular_values import contributions
 from igpe.problem.spectra import FLOOR, Spectra
 from igpe.results.residual_table import (
     ADEQUATE,

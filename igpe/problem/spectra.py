@@ -19,7 +19,7 @@ from igpe.core.arguments import is_finite, require, require_mapping, shown
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.markup import Suggesting, bracketed, closest, counted
-from igpe.problem.singular_values import contributions, edge, noise_level
+from igpe.problem.noise.sigma import contributions, edge, noise_level
 from igpe.problem.tables import Data, read_table
 
 FLOOR = 1e-6  # of the largest number: errors below it are those of the integration
