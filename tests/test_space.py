@@ -718,7 +718,8 @@ REFUSED = {
     "no formula": (
         lambda: exchanged("central"),
         ModelError,
-        "no formula for ['h_x[1]', 'c_x[0]'], | 'backward' | 'forward' | {'hot': 'backward'",
+        "no formula for ['h_x[1]', 'c_x[0]'], | 'backward' | 'forward' | {'hot': 'backward' | "
+        "balance of its own | m.T[t, 0] == m.w[t]",
     ),
     "flux upwind twice": (
         lambda: with_flux("backward"),
