@@ -33,6 +33,7 @@ from igpe.dynamics.shooting.limits_of_model import passed_bounds
 from igpe.dynamics.shooting.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import ONCE
+from igpe.dynamics.simulation import simulate_all
 from igpe.equations.compiled import compiled
 from igpe.estimation.equally_good import (
     led_if_better,
@@ -44,6 +45,7 @@ from igpe.estimation.equally_good import (
 from igpe.estimation.settings import BY_FURTHER, BY_HORIZONS, Settings, Steps
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.problem.fluxes import profiles
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import TOO_COARSE, Parameter
@@ -332,6 +334,13 @@ COARSE = (
     "higher order (space=...) before you judge the model. igpe did not search for a better fit on "
     "this grid."
 )
+ALTERNATES = (
+    f"{TOO_COARSE} for its scheme: the profile of {{}} over {{}} alternates from point to point, "
+    "by {:.2g} at t = {:.4g}. Use more intervals or another scheme. If the model writes a flux, "
+    "write it for any position, leave the set continuous, and pass space=... with the scheme "
+    "'central'."
+)
+IN_A_ROW, SHARE = 4, 0.01  # deviations of alternating sign, of the range of the profile
 UNKNOWN = "The intervals do not include the error of the grid in space. "
 BY_FUNCTION = "Estimate it with igpe.uncertainty.grid_error(problem, result)."
 BY_HAND = "Estimate again with twice as many intervals to see how large it is."
@@ -351,8 +360,43 @@ def coarse_grid(steps: Steps, settings: Settings) -> str:
     at = steps.best.at
     fine = None if at is None else _refined(steps, settings, enough=FINER * at.cost)
     if at is None or fine is None or not fine.cost < FINER * at.cost:
-        return ""
+        return _alternating(steps, settings)
     return COARSE.format(at.cost, fine.cost)
+
+
+def _alternating(steps: Steps, settings: Settings) -> str:
+    """The sentence on the profile that alternates most from point to point; empty if none does."""
+    problem = steps.problem
+    values = steps.best.estimate.parameters
+    times = tuple(e.times for e in problem.experiments)
+    runs = simulate_all(problem, settings.integrator, values, times)
+    largest, said = 1.0, ""
+    for instance, (ivp, run) in zip(problem.instances, runs, strict=True):
+        for variable, x, members in profiles(instance) if run.status.usable else ():
+            shown = [(p, ivp.states.index(n)) for p, n in members if n in ivp.states]
+            if len(shown) < IN_A_ROW + 2:
+                continue
+            points, columns = np.array(shown).T
+            profile = run.states[:, columns.astype(int)]
+            by = _zigzag(points, profile)
+            if (share := by.max(initial=0.0) / (SHARE * np.ptp(profile) or np.inf)) > largest:
+                moment = run.times[by.argmax()]
+                largest, said = share, ALTERNATES.format(variable, x, by.max(), moment)
+    return said
+
+
+def _zigzag(points: FloatArray, profile: FloatArray) -> FloatArray:
+    """(n_times,) by how much a profile alternates, at least, at some neighbouring points in a row.
+
+    points   (n_points,) positions, at least IN_A_ROW + 2
+    profile  (n_times, n_points)
+    """
+    share = (points[1:-1] - points[:-2]) / (points[2:] - points[:-2])
+    line = profile[:, :-2] * (1 - share) + profile[:, 2:] * share
+    signed = (profile[:, 1:-1] - line) * (-1.0) ** np.arange(len(share))
+    rows = np.lib.stride_tricks.sliding_window_view(signed, IN_A_ROW, axis=1)
+    found: FloatArray = np.maximum(rows.min(axis=2), (-rows).min(axis=2)).max(axis=1)
+    return found.clip(min=0.0)
 
 
 def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
@@ -362,8 +406,11 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     grids = [x for x in problem.instance.in_space if x.get_discretization_info()]
     if is_told or not (grids and len(problem.box)):
         return result
-    if not problem.given["space"]:  # the builder chose the grid, and may have made it fine enough
-        return replace(result, notes=(*result.notes, UNKNOWN + BY_HAND))
+    said = if_in_time(lambda: _alternating(steps, settings))
+    if said or not problem.given["space"]:  # the builder's own grid may be fine enough
+        notes = () if said else (UNKNOWN + BY_HAND,)
+        actions = (said,) if said else ()
+        return replace(result, actions=(*result.actions, *actions), notes=(*result.notes, *notes))
     fine, how = None, BY_FUNCTION if _is_comparable(problem) else BY_HAND
     if result.status.usable and not result.status.is_early and _states(steps) <= MOST_STATES:
         with clock.step("grid in space", "Estimating once more on a finer grid in space"):

@@ -8,7 +8,7 @@ derivative is not consistent, and its positions are rounded to six decimals.
 Rules may sum over a set. So the set has all points of its grid as soon as the builder makes it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -17,14 +17,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.core.expr.calculus.derivatives import Modes, differentiate
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.errors import ModelError, ProblemError
 from igpe.core.markup import bracketed
-from igpe.problem.model import Instance, differences_of, is_over, position_in, sets_of
+from igpe.problem.fluxes import (
+    DIGITS,
+    Definitions,
+    Middles,
+    indices_at,
+    key_of,
+    middles,
+    moved,
+    once,
+)
+from igpe.problem.model import Instance, differences_of, is_over, position_in
 
 Profile: TypeAlias = Callable[[float], Any]
 """Position -> Pyomo variable or expression there."""
@@ -152,7 +161,6 @@ EVEN = 1e-9  # of an interval, by which others may differ from it
 CARRIER = "CENTRAL"  # the name of Pyomo's under which ours go
 DEFAULT = "backward"
 WIDEST = 1.6  # times the mean width, after rounding the number of parts
-DIGITS = 12  # of a position: names of members are legible
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,8 @@ class FiniteDifference:
                second order; it may overshoot at fronts. "forward" and "forward2": the
                corresponding formulas for flow towards smaller x. "backward_weno" and
                "forward_weno": upwind for sharp fronts, fifth order where the profile is smooth,
-               without overshoot; their formulas are long. "central": second order, for diffusion.
+               without overshoot; their formulas are long. "central": second order, for diffusion,
+               also where the model writes its flux, which igpe then computes between the points.
                Formulas for second derivatives are central and second-order. For
                counter-current flow, give variables their own schemes: {"hot": "backward", "cold":
                "forward"}; the others get "backward"
@@ -225,7 +234,6 @@ class FiniteDifference:
                 f"The schemes of '{x.name}' are given for {unknown}, but the variables with "
                 f"derivatives with respect to '{x.name}' are {sorted({*names})}."
             )
-        _refuse_antidiffusion(model, x, derivatives, self._scheme_of)
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
         for derivative in derivatives:
@@ -247,6 +255,14 @@ class FiniteDifference:
             return SCHEMES[self._scheme_of(state)](v, s)(x)
 
         return derivative
+
+
+class _Halved(FiniteDifference):
+    """A grid with a further point in the middle of each interval."""
+
+    def fill(self, x: Any) -> None:
+        super().fill(x)
+        x.update(middles(x))
 
 
 class _Sets(list[Any]):
@@ -311,11 +327,7 @@ class OnGrid:
         return getattr(self.__wrapped__, name)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        token = GRIDS.set(self.space)
-        try:
-            model = self.__wrapped__(*arguments, **named)
-        finally:
-            GRIDS.reset(token)
+        model = self._built(self.space, arguments, named)
         if not hasattr(model, "component_objects"):
             return model  # refused when it is read
         sets = {s.name: s for s in model.component_objects(ContinuousSet)}
@@ -341,7 +353,37 @@ class OnGrid:
                     f"all its points: m.{name} = ContinuousSet(initialize=[0, 0.3, 1])."
                 )
             grid.apply(model, sets[name])
+        for name in self.space:
+            self._put_fluxes(model, sets[name], arguments, named)
         return model
+
+    def _built(self, grids: Mapping[str, FiniteDifference], arguments: Any, named: Any) -> Any:
+        token = GRIDS.set(grids)
+        try:
+            return self.__wrapped__(*arguments, **named)
+        finally:
+            GRIDS.reset(token)
+
+    def _put_fluxes(self, model: Any, x: Any, arguments: Any, named: Any) -> None:
+        """Put fluxes whose scheme is central in the middles of intervals, and refuse some."""
+        grid, inside, found = self.space[x.name], list(x)[1:-1], []
+        for divergence, gradients in Definitions(x, inside, self.space).fluxes():
+            _refuse_antidiffusion(divergence, gradients, x, grid._scheme_of)
+            schemes = {grid._scheme_of(d.get_state_var()) for d in (divergence, *gradients)}
+            found += [(divergence, gradients)] * (schemes == {"central"})
+        if not found:
+            return
+        halves = {**self.space, x.name: _Halved(grid.intervals, grid.scheme)}
+        try:
+            fine = self._built(halves, arguments, named)  # named: its components do not hold it
+        except Exception:  # such as of a table for the points of the grid alone
+            return
+        its = fine.find_component(x.name)
+        if not {*middles(x)} <= {*its}:
+            return
+        staggered = Middles(x, Definitions(its, middles(x), self.space, x))
+        for divergence, gradients in found:
+            staggered.put(divergence, gradients)
 
 
 def require_joined_slopes(instance: Instance) -> None:
@@ -406,7 +448,7 @@ def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
     for variable in identify_variables(expression):
         component = variable.parent_component()
         index = variable.index()
-        key = index if isinstance(index, tuple) else (index,)
+        key = key_of(index)
         places = {position_in(component, s) for s in sets} - {None}
         rest = tuple(None if i in places else k for i, k in enumerate(key))
         found.setdefault((component.name, rest), set()).add(key)
@@ -420,7 +462,7 @@ def skipped(instance: Instance) -> dict[str, list[str]]:
     for component in instance.model.component_objects(pyo.Constraint, active=True):
         for s in [s for s in sets if position_in(component, s) is not None]:
             if not component.local_name.endswith("_disc_eq"):
-                lacking = [p for p in s if not _indices_at({p}, component, s)]
+                lacking = [p for p in s if not indices_at({p}, component, s)]
                 found.setdefault(component.name, []).extend(f"{s.name} = {p:g}" for p in lacking)
     return {name: places for name, places in found.items() if places}
 
@@ -456,7 +498,7 @@ def _settle_ends(
         state = derivative.get_state_var()
         equations = differences_of(derivative)
         covered = _covered(x, scheme_of(state))
-        for index in _indices_at((x.first(), x.last()), derivative, x):
+        for index in indices_at((x.first(), x.last()), derivative, x):
             data = derivative[index]
             profile, at = _profile(state, index, x)
             precise = derivative.name not in inside or "weno" in scheme_of(state)
@@ -467,52 +509,30 @@ def _settle_ends(
 
 
 def _refuse_antidiffusion(
-    model: Any, x: Any, derivatives: Sequence[Any], scheme_of: Callable[[Any], str]
+    divergence: Any, gradients: Iterable[Any], x: Any, scheme_of: Callable[[Any], str]
 ) -> None:
     """Raise ModelError if a flux and its divergence are upwind alike: F = -D c_x, c_t = -F_x.
 
     Such differences amplify what changes from point to point, the more the finer the grid.
     """
-    inside = {x.at(2)}
-    over_x = [d for d in derivatives if is_over(d, x, alone=True)]
-    by_x = {id(d[i]): d for d in over_x for i in _indices_at(inside, d, x)}
-    over_time = [d for d in derivatives if not is_over(d, x)]
-    by_time = {id(v) for d in over_time for v in d.values()}
-    states = {id(d.get_state_var()) for d in over_time}  # they have balances, so are no fluxes
-    equations = [
-        (component[i].body, _held(component, i))
-        for component in model.component_objects(pyo.Constraint, active=True)
-        if position_in(component, x) is not None
-        for i in _indices_at(inside, component, x)
-    ]
-    moved = set[int]().union(*(held for _, held in equations if held & by_time))
-    of_flux = {id(d.get_state_var()): d for i, d in by_x.items() if i in moved}
-    of_flux = {v: d for v, d in of_flux.items() if v not in states}
-    for body, held in ((b, h) for b, h in equations if not h & by_time):
-        for flux in identify_variables(body):
-            if (divergence := of_flux.get(id(flux.parent_component()))) is None:
-                continue
-            factor = differentiate(body, wrt=flux, mode=Modes.reverse_symbolic)
-            inner = {id(v) for v in identify_variables(factor)}
-            for gradient in (by_x[i] for i in held & by_x.keys() - inner):
-                names = [d.get_state_var().name for d in (divergence, gradient)]
-                schemes = [scheme_of(d.get_state_var()) for d in (divergence, gradient)]
-                if names[0] != names[1] and schemes[0][:7] == schemes[1][:7] != "central":
-                    raise ModelError(
-                        f"'{divergence.name}' is the derivative of '{names[0]}', which contains "
-                        f"the derivative '{gradient.name}'. With {schemes[0]!r} for both, igpe "
-                        f"cannot integrate diffusion. Pass space={{'{x.name}': "
-                        "igpe.integrators.FiniteDifference(50, 'central')}. If the flux also "
-                        f"contains flow, {{'{names[0]}': 'backward', '{names[1]}': 'forward'}} in "
-                        "place of 'central' is more robust."
-                    )
+    for gradient in gradients:
+        names = [d.get_state_var().name for d in (divergence, gradient)]
+        schemes = [scheme_of(d.get_state_var()) for d in (divergence, gradient)]
+        if schemes[0][:7] == schemes[1][:7] != "central":
+            raise ModelError(
+                f"'{divergence.name}' is the derivative of '{names[0]}', which contains "
+                f"the derivative '{gradient.name}'. With {schemes[0]!r} for both, igpe "
+                f"cannot integrate diffusion. Pass space={{'{x.name}': "
+                "igpe.integrators.FiniteDifference(50, 'central')}. If the flux also "
+                f"contains flow, {{'{names[0]}': 'backward', '{names[1]}': 'forward'}} in "
+                "place of 'central' is more robust."
+            )
 
 
 def _profile(state: Any, index: Any, x: Any) -> tuple[Profile, float]:
     """A variable along the line of a set that goes through a point, and where this is."""
-    key = index if isinstance(index, tuple) else (index,)
-    place = position_in(state, x) or 0
-    return lambda p: state[(*key[:place], p, *key[place + 1 :])], float(key[place])
+    place = position_in(state, x)
+    return lambda p: state[moved(index, place, p)], float(key_of(index)[place or 0])
 
 
 def _covered(x: Any, scheme: str) -> list[float]:
@@ -534,14 +554,14 @@ def _used_outside_balances(
     slopes: dict[int, set[int]] = {}
     for derivative in derivatives:
         state = derivative.get_state_var()
-        for index in _indices_at(ends, derivative, x):
+        for index in indices_at(ends, derivative, x):
             if is_over(derivative, x, alone=True):
                 state_of[id(derivative[index])] = id(state[index])
             elif not is_over(derivative, x):
                 slopes.setdefault(id(state[index]), set()).add(id(derivative[index]))
     conditions, balances, named = set[int](), set[int](), set[int]()
     for component in model.component_objects((pyo.Constraint, pyo.Expression), active=True):
-        for index in _indices_at(ends, component, x):
+        for index in indices_at(ends, component, x):
             held = _held(component, index)
             own = held & state_of.keys()
             if component.ctype is pyo.Expression:
@@ -559,21 +579,10 @@ def _used_inside(model: Any, x: Any) -> set[str]:
     found: set[str] = set()
     for component in model.component_objects(pyo.Constraint, active=True):
         if position_in(component, x) is not None and not component.local_name.endswith("_disc_eq"):
-            for index in _once(_indices_at(inside, component, x), component, x):
+            for index in once(indices_at(inside, component, x), component, {x.name}):
                 held = identify_variables(component[index].expr)
                 found |= {v.parent_component().name for v in held}
     return found
-
-
-def _once(indices: Iterable[Any], component: Any, x: Any) -> Collection[Any]:
-    """Of indices that differ only in other ContinuousSets, such as time, the last."""
-    others = {position_in(component, s) for s in sets_of(component) if s.ctype is ContinuousSet}
-    others -= {position_in(component, x)}
-    keys = {}
-    for index in indices:
-        key = index if isinstance(index, tuple) else (index,)
-        keys[tuple(k for i, k in enumerate(key) if i not in others)] = index
-    return keys.values()
 
 
 def _held(component: Any, index: Any) -> set[int]:
@@ -581,12 +590,3 @@ def _held(component: Any, index: Any) -> set[int]:
     if component.local_name.endswith("_disc_eq") or component[index].expr is None:
         return set()
     return {id(v) for v in identify_variables(component[index].expr)}
-
-
-def _indices_at(ends: Collection[float], component: Any, x: Any) -> list[Any]:
-    """Indices of the members at the ends; of a component that is not over x, all."""
-    place = position_in(component, x) if component.is_indexed() else None
-    if place is None:
-        return list(component)
-    keys = [(i, i if isinstance(i, tuple) else (i,)) for i in component]
-    return [i for i, key in keys if key[place] in ends]
