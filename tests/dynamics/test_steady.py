@@ -10,6 +10,7 @@ from ode import ode, over_time
 
 import igpe
 from igpe.core.errors import EstimationFailed, Unsupported
+from igpe.dynamics.integrators import steady as steady_starts
 from igpe.dynamics.integrators import switched
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
@@ -369,3 +370,15 @@ def test_rounding_errors_do_not_lead_away_from_what_stays_at_zero():
         for sensitivities in (False, True):
             run = integrator.simulation(ivp, TIMES, sensitivities=sensitivities)
             assert "unstable" in run.run(np.array([TRUTH[n] for n in ivp.unknowns])).reason
+
+
+@pytest.mark.parametrize("many", [3, 400])
+def test_sums_are_those_of_all_columns_however_many(many):
+    random = np.random.default_rng(0)
+    expected = random.standard_normal((2, 7))
+    free = np.eye(7) - np.linalg.pinv(expected) @ expected
+    columns = free @ random.standard_normal((7, many))
+    rows = steady_starts._left_null(columns)
+    assert len(rows) == max(2, 7 - many)
+    assert rows @ columns == pytest.approx(np.zeros((len(rows), many)), abs=1e-12)
+    assert expected @ rows.T @ rows == pytest.approx(expected)

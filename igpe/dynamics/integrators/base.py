@@ -183,8 +183,17 @@ class Intervals(ABC):
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """One interval from the problem's own start; its directions are the unknowns."""
         start, by_unknown = self.start(q)
+        return self.from_state(start, by_unknown, q, derivatives=derivatives)
+
+    def from_state(
+        self, start: FloatArray, by: FloatArray, q: FloatArray, *, derivatives: bool = True
+    ) -> Shots:
+        """One interval from a state, with derivatives along directions.
+
+        by  (n_x, n_d) derivatives of the state; the last n_q directions are the unknowns
+        """
         shots = self.run(start[None], q, derivatives=derivatives)
-        return shots.along(np.vstack([by_unknown, np.eye(len(q))])) if derivatives else shots
+        return shots.along(with_unknowns(by, len(q))) if derivatives else shots
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """One interval from the problem's own start, as far as it goes."""
@@ -484,6 +493,26 @@ class Needed:
         """Places of start and needed unknowns in (start, q)."""
         n_x = len(self.ivp.states)
         return np.concatenate([np.arange(n_x), n_x + self.places]).astype(np.intp)
+
+
+def with_unknowns(by: FloatArray, n_q: int) -> FloatArray:
+    """(n_x + n_q, n_d) directions, of which the last n_q are the unknowns, from those of states."""
+    n_d = by.shape[1]
+    return np.vstack([by, np.eye(n_q, n_d, n_d - n_q)])
+
+
+def along_all(shots: Shots, size: int, moving: IntArray, rest: IntArray) -> Shots:
+    """Derivatives along all `size` directions, from those along the moving ones and the rest.
+
+    rest  directions that only what is measured depends on; -1 is the last of all
+    """
+    parts: dict[str, Any] = {}
+    for name in ("ends", "measured", "states"):
+        narrow = getattr(shots, f"{name}_by")
+        parts[f"{name}_by"] = wide = spread(narrow, getattr(shots, name), size)
+        wide[:, :, moving] = narrow[:, :, : len(moving)]
+    parts["measured_by"][:, :, rest] += shots.measured_by[:, :, len(moving) :]
+    return replace(shots, **parts)
 
 
 def spread(narrow: FloatArray, values: FloatArray, width: int) -> FloatArray:

@@ -32,9 +32,10 @@ from igpe.dynamics.integrators.base import (
     Shots,
     Swept,
     Trajectory,
+    along_all,
     needed,
     refused_implicit,
-    spread,
+    with_unknowns,
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
@@ -267,25 +268,38 @@ class RungeKuttaIntervals(Intervals):
         return shots
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
-        """See `Intervals`; only the derivatives by the unknowns that move states are integrated."""
-        shots = self._from_start(q, derivatives=derivatives)
-        if (other := self._instead(*_numbers(shots))) is not None:
-            return other.from_start(q, derivatives=derivatives)
-        return shots
+        """See `Intervals`; `trajectory` sees to what is lost."""
+        return self._along(*self.start(q), q, derivatives)
 
-    def _from_start(self, q: FloatArray, *, derivatives: bool) -> Shots:
-        start, by_unknown = self.start(q)
-        if not derivatives or not len(q):
-            return self._run(start[None], q, _Columns(0), states=True)
-        own = self._own  # the last derivative and its directions: most starts are fixed
-        if not own or (by_unknown is not own[0] and not (by_unknown == own[0]).all()):
+    def from_state(
+        self, start: FloatArray, by: FloatArray, q: FloatArray, *, derivatives: bool = True
+    ) -> Shots:
+        """See `Intervals`; only along what moves states are derivatives integrated."""
+        shots = self._along(start, by, q, derivatives)
+        is_lost = self._lost(shots)
+        return self._second.from_state(start, by, q, derivatives=derivatives) if is_lost else shots
+
+    def _along(self, start: FloatArray, by: FloatArray, q: FloatArray, derivatives: bool) -> Shots:
+        columns, moving = _Columns(0), np.empty(0, dtype=np.intp)
+        if derivatives and by.shape[1]:
+            columns, moving = self._moving(by, q)
+        shots = self._run(start[None], q, columns, states=True)
+        if columns.rest or len(moving) < by.shape[1] * derivatives:
+            rest = self.needed.places[self.needed.moving :] - len(q)
+            shots = along_all(shots, by.shape[1], moving, rest)
+        other = self._instead(*_numbers(shots))
+        return shots if other is None else other.from_state(start, by, q, derivatives=derivatives)
+
+    def _moving(self, by: FloatArray, q: FloatArray) -> tuple[_Columns, IntArray]:
+        """The directions along which states move, and their places."""
+        own = self._own  # those of the last derivative: most starts are fixed
+        if not own or (by is not own[0] and not np.array_equal(by, own[0])):
+            moving = np.asarray(by.any(axis=0))
+            moving[self._places - len(q)] = True
             rows = len(self.ivp.states) + self.needed.moving if self._rest else None
-            directions = np.vstack([by_unknown, np.eye(len(q))])[:, self._moving]
-            columns = self._columns(directions, q, False, rows)
-            own[:] = by_unknown, columns._replace(rest=self._rest)
-        shots = self._run(start[None], q, own[1], states=True)
-        apart = self._rest or len(self._moving) < len(q)
-        return self._wide(shots, len(q)) if apart else shots
+            columns = self._columns(with_unknowns(by, len(q))[:, moving], q, False, rows)
+            own[:] = by, columns._replace(rest=self._rest), np.flatnonzero(moving)
+        return own[1], own[2]
 
     @property
     def compiled(self) -> bool:
@@ -297,19 +311,17 @@ class RungeKuttaIntervals(Intervals):
         return len(self.needed.places) - self.needed.moving
 
     @cached_property
-    def _moving(self) -> IntArray:
-        """Places of the unknowns that move states, or where they start."""
-        start = np.asarray(ca.which_depends(self.ivp.start, self.ivp.q), dtype=bool)
+    def _places(self) -> IntArray:
+        """Places of the unknowns that move states on the way."""
         some = self.needed if self.alone is None else needed(self.alone)
-        return np.union1d(np.flatnonzero(start), some.places[: some.moving])
+        return some.places[: some.moving]
 
     def _instead(self, *results: FloatArray) -> Intervals | None:
         """The same by the experiment's own formula, where the shared one may have lost a number."""
         if self.alone is None:
             return None
-        if not self._clock.no_number and all(np.isfinite(v).all() for v in results):
-            return None
-        if not self._may_lose:
+        is_lost = self._clock.no_number or not all(np.isfinite(v).all() for v in results)
+        if not (is_lost and self._may_lose):
             return None
         places = set(self.ivp.constants)
         tables = tuple(t for i, t in enumerate(self.cut.ivp.tables) if i not in places)
@@ -326,17 +338,6 @@ class RungeKuttaIntervals(Intervals):
         """Whether the shared formula has an operation without a finite value more than the own."""
         assert self.alone is not None, "called only where a separate formula exists"
         return _singular(self.ivp) > _singular(self.alone)
-
-    def _wide(self, shots: Shots, size: int) -> Shots:
-        """Derivatives by all unknowns, from those by the moving ones, and by the rest."""
-        parts: dict[str, Any] = {}
-        for name in ("ends", "measured", "states"):
-            narrow = getattr(shots, f"{name}_by")
-            parts[f"{name}_by"] = wide = spread(narrow, getattr(shots, name), size)
-            wide[:, :, self._moving] = narrow[:, :, : len(self._moving)]
-        rest = shots.measured_by[:, :, len(self._moving) :]
-        parts["measured_by"][:, :, self.needed.places[self.needed.moving :]] += rest
-        return replace(shots, **parts)
 
     def rougher(self, rtol: float) -> "RungeKuttaIntervals":
         """See `Intervals`; the absolute tolerance grows alike."""
@@ -402,14 +403,10 @@ class RungeKuttaIntervals(Intervals):
         expected = (len(self.cut.times), self.ivp.measured.numel())
         if np.shape(weights) != expected:
             raise ValueError(f"Expected weights of shape {expected}, got {np.shape(weights)}.")
-        of_outputs = np.zeros((expected[0], expected[1] + len(self.ivp.implicit)))
-        of_outputs[:, : expected[1]] = weights
+        of_outputs = np.pad(np.asarray(weights, float), ((0, 0), (0, len(self.ivp.implicit))))
         q = recorded.q[places]
-        by_node, by_q, by_unknown = (
-            np.empty((n_k, n_x)),
-            np.empty(len(q)),
-            np.zeros(recorded.q.size),
-        )
+        by_node, by_q = np.empty((n_k, n_x)), np.empty(len(q))
+        by_unknown = np.zeros(recorded.q.size)
         arrays = [v.ctypes.data for v in (of_outputs, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
         here = self.at(recorded.q)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
+from scipy import linalg
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
@@ -125,9 +126,11 @@ class _ConservedSums:
             size = np.abs(at.q) if k % 2 else np.ones(len(at.q))
             there = at._replace(q=np.sign(at.q) * size * random.uniform(0.5, 1.5, len(at.q)))
             every = list(self._at_random(STATES, there, k))
-            columns.append(np.hstack([_by_states(near, at) for near in every]))
+            columns.append(_as_few(np.hstack([_by_states(near, at) for near in every])))
             count = min(count, len(_left_null(columns[-1])))
-            columns += [_unit(near.by_q[:, at.q != 0]) for near in every]
+            if count == 0:
+                break
+            columns.append(_as_few(np.hstack([_unit(near.by_q[:, at.q != 0]) for near in every])))
         return count, _left_null(np.hstack(columns))
 
     def _at_random(self, count: int, at: _RestPoint, seed: int = 0) -> Iterator[_SlopesAt]:
@@ -148,9 +151,15 @@ def _unit(columns: FloatArray) -> FloatArray:
         return np.asarray(columns[:, is_any] / length[is_any])
 
 
+def _as_few(columns: FloatArray) -> FloatArray:
+    """At most as many columns as rows, with the same singular values and left vectors."""
+    is_wide = columns.shape[1] > len(columns)
+    return np.asarray(np.linalg.qr(columns.T, mode="r")).T if is_wide else columns
+
+
 def _left_null(columns: FloatArray, count: int | None = None) -> FloatArray:
     """Orthonormal rows that all columns are orthogonal to; so many of them, if that is known."""
-    left, sizes, _ = np.linalg.svd(columns)
+    left, sizes, _ = np.linalg.svd(_as_few(columns))
     if count is None:
         count = len(left) - int((sizes > NEGLIGIBLE * max(sizes, default=0.0)).sum())
     return np.asarray(left.T[len(left) - count :])
@@ -162,6 +171,7 @@ ENOUGH = 2  # such changes, one after the other
 NEAR = 1e-3  # relative change that Newton's method may make
 GROWS = 3e-6  # real part of an eigenvalue, of the largest
 SINGULAR = 1e-13  # of the largest singular value of equilibrated equations
+REGULAR = 1e-9  # reciprocal condition from which on singular values are not needed
 ITERATIONS = 20
 EXACT = 1e-13
 ROUNDED = 1e-9  # below, steps that no longer fall are rounding errors
@@ -412,6 +422,10 @@ def _solved(
     matrix = matrix * weight[:, None]
     width = _inverse(np.abs(matrix).max(axis=0))
     both = (np.concatenate([right, sums]).T * weight).T
+    factor, upper = np.linalg.qr(matrix * width)
+    if linalg.lapack.dtrcon(upper)[0] > REGULAR:  # ten times as fast as singular values
+        solution = linalg.solve_triangular(upper, factor.T @ both, check_finite=False)
+        return np.asarray((solution.T * width).T)
     solution, _, rank, _ = np.linalg.lstsq(matrix * width, both, rcond=SINGULAR)
     return None if rank < len(width) else np.asarray((solution.T * width).T)
 

@@ -95,7 +95,10 @@ class SwitchedIntervals(Intervals):
         """See `Intervals`; what follows the start moves with the unknowns."""
         rest = None if self.resting is None else self._at_rest(self.resting, q)
         states, by = self.start(q) if rest is None else rest[:2]
-        shots = self._run(states[None], q, rest, by if derivatives else by[:, :0])
+        if self.inner.ivp.switching is not None:
+            shots = self.reported(self._whole.from_state(states, by, q, derivatives=derivatives))
+        else:
+            shots = self._run(states[None], q, rest, by if derivatives else by[:, :0])
         if rest is None or self.resting is None:
             return shots
         if shots.steps is not None:
@@ -127,7 +130,7 @@ class SwitchedIntervals(Intervals):
         """
         self.check_shapes(starts, q)
         if self.inner.ivp.switching is not None:
-            return self.through(self._whole.run(starts, q, derivatives=by.shape[1] > 0), by)
+            return self.reported(self._whole.run(starts, q, derivatives=by.shape[1] > 0))
         shots = self.nothing(by.shape[1], "")
         status, why, stretches = [Status.CONVERGED] * len(starts), [""] * len(starts), 0
         for k, start in enumerate(starts):
@@ -145,11 +148,8 @@ class SwitchedIntervals(Intervals):
     def _whole(self) -> Intervals:
         return self.inner.over(self.inner.ivp, self.cut.nodes, self.cut.times)
 
-    def through(self, shots: Shots, by: FloatArray) -> Shots:
-        """What the inner intervals report, as it is measured and as states; see `_run`."""
-        if by.shape[1]:
-            n_q, n_d = len(self.ivp.unknowns), by.shape[1]
-            shots = shots.along(np.vstack([by, np.eye(n_q, n_d, n_d - n_q)]))
+    def reported(self, shots: Shots) -> Shots:
+        """What the inner intervals report, as it is measured and as states."""
         n_h, n_x = self.ivp.measured.numel(), len(self.ivp.states)
         places = {"measured": slice(n_h), "states": slice(n_h, n_h + n_x)}
         parts: dict[str, Any] = {n: shots.measured[:, some] for n, some in places.items()}
@@ -376,7 +376,7 @@ class _Course:
         times = self.t + np.minimum(self.horizon, span) * AHEAD
         if not times[-1] > self.t:
             return self.given.closed[j]
-        states = self._moving(self._integrated(float(times[-1]), times, derivatives=False))
+        states = self._moving(self._from(self.t, self.x, float(times[-1]), times))
         a, b = self._segment()
         for time, state in zip(times, states, strict=True):
             x, y = np.split(state, [self.n_x])
@@ -416,14 +416,11 @@ class _Course:
         f, gaps, rates = (v.ravel() for v in values)
         return Rates(f, gaps + self.off, rates)
 
-    def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
-        return self._from(self.t, self.x, stop, times, derivatives=derivatives)
+    def _between(self, begin: float, stop: float, times: FloatArray) -> Intervals:
+        return self.of.stretches(self.true[: self.given.modes], begin, stop, times)
 
-    def _from(
-        self, begin: float, x: FloatArray, stop: float, times: FloatArray, *, derivatives: bool
-    ) -> Shots:
-        between = self.of.stretches(self.true[: self.given.modes], begin, stop, times)
-        return between.run(x[None], self.q, derivatives=derivatives)
+    def _from(self, begin: float, x: FloatArray, stop: float, times: FloatArray) -> Shots:
+        return self._between(begin, stop, times).run(x[None], self.q, derivatives=False)
 
     def _advance(self, stop: float, *, is_after: bool) -> None:
         """Integrate to a time, which nothing interrupts, and report what is measured till then.
@@ -434,10 +431,11 @@ class _Course:
         taken = times < stop if is_after else times <= stop
         if stop == self.t and not taken.any():
             return
-        shots = self._integrated(stop, times[taken], derivatives=self.derivatives)
+        between = self._between(self.t, stop, times[taken])
+        shots = between.from_state(self.x, self.by, self.q, derivatives=self.derivatives)
         if shots.steps is not None and self.shots.steps is not None:
             self.shots.steps[self.k] += shots.steps[0]
-        shots = self.of.through(shots, self.by)
+        shots = self.of.reported(shots)
         for name in ("measured", "states", "measured_by", "states_by"):
             getattr(self.shots, name)[self.rows[taken]] = getattr(shots, name)
         if not shots.status[0].usable:
@@ -558,7 +556,7 @@ class _Course:
         begin, horizon = (self.t, self.horizon) if seen is None else seen
         grid = watched_places(begin, stop, horizon, self.of.cut.times[self.rows])
         grid = grid[grid > self.t]
-        shots = self._integrated(stop, grid, derivatives=False)
+        shots = self._from(self.t, self.x, stop, grid)
         states = self._moving(shots)
         reached = int(np.isfinite(states).all(axis=1).sum())
         places, rows = grid[:reached], states[:reached]
@@ -592,7 +590,7 @@ class _Course:
         (a, b), here = self._segment(), first
         if time > begin:
             x, times = first[: self.n_x], np.array([time])
-            here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
+            here = self._moving(self._from(begin, x, time, times))[0]
         x, y = np.split(here, [self.n_x])
         _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
         sign = 1.0 if self.true[j] else -1.0

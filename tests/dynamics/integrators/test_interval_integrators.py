@@ -52,6 +52,21 @@ def test_without_derivatives_states_are_the_same_within_tolerances(name, method)
     assert plain.status == whole.status
 
 
+@every_method
+@pytest.mark.parametrize("name", ["stirred_tank", "fed"])
+def test_from_a_state_derivatives_are_those_along_its_directions(name, method):
+    one = prepared(name)
+    made = method.prepare(one.ivp, one.nodes[[0, -1]], one.times)
+    start, n_x, n_q = one.starts[0], len(one.ivp.states), len(one.ivp.unknowns)
+    by = np.zeros((n_x, 2 + n_q))  # the first direction moves nothing
+    by[0, 1] = by[-1, -1] = 0.5
+    both = np.vstack([by, np.eye(n_q, 2 + n_q, 2)])
+    came = made.from_state(start, by, one.q)
+    expected = made.run(start[None], one.q).along(both)
+    assert came.ends_by.any(axis=(0, 1)).tolist() == expected.ends_by.any(axis=(0, 1)).tolist()
+    assert_close(came, expected, 100 * method.rtol, derivatives=1e3 * method.rtol)
+
+
 @pytest.mark.slow
 @every_method
 @pytest.mark.parametrize(
