@@ -570,17 +570,22 @@ def _cut_short(
     points = [(path, path.complete) for path in paths]
     points += [(w, w.corrected) for w in paths if w.corrected is not w.complete and w.usable]
     points.sort(key=lambda point: known_objective(point[1]))
-    with finishing(), allowance(FINISH):
+    with finishing():
         residuals = started or Residuals(problem, settings.integrator)
         here, patience = residuals.best, Deadline.after(ENDING)
         if here.x is not None and passed_bounds(problem, residuals.integrator, here.x):
             here.clear()
-        for path, point in points:
-            if here.at is not None and (patience.over or known_objective(point) >= here.at.cost):
-                continue
-            at = residuals(box.vector(point.parameters))
-            if at is not None and at is here.at:
-                best, note = path, UNCORRECTED if point is path.complete else CUT_SHORT
+        for steps in (FINISH, None):  # as many as it needs, where few are not enough for any
+            for path, point in points:
+                before = here.at
+                if before and (patience.over or known_objective(point) >= before.cost):
+                    continue
+                with allowance(steps):
+                    at = residuals(box.vector(point.parameters))
+                if at is not None and at is here.at:
+                    best, note = path, UNCORRECTED if point is path.complete else CUT_SHORT
+            if here.at is not None:
+                break
     if here.x is None or here.at is None:
         raise KeyboardInterrupt
     reached = replace(

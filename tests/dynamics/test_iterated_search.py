@@ -122,6 +122,21 @@ def test_mixed_starts_lie_between_two_optima_and_beside_them():
     assert ((inside >= narrow.lower) & (inside <= narrow.upper)).all()
 
 
+def test_an_interrupted_search_ends_also_where_few_steps_are_not_enough(monkeypatch):
+    monkeypatch.setattr("igpe.dynamics.shooting.residuals.FINISH", 1)
+    searched = _Search._search
+
+    def search(self, start):
+        searched(self, start)
+        if self.pool:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Search, "_search", search)
+    one = IteratedSearch(**SHORT).estimate(CASES["consecutive"].problem(), {})
+    assert one.status is Status.INTERRUPTED
+    assert np.isfinite(one.objective)
+
+
 def test_an_interrupt_before_the_first_search_ends_is_one(monkeypatch):
     def fit(self, start):
         raise KeyboardInterrupt

@@ -424,15 +424,19 @@ class Residuals:
     def best_of(self, points: Iterable[FloatArray], seconds: float | None = None) -> Fit:
         """The best of points (n,), and of those before, for a user who waits for an answer.
 
+        Where none can be integrated in few steps, the first has as many as it needs.
         seconds  after which no further point is tried; None: all are
-        raises   KeyboardInterrupt if none can be integrated in short time
+        raises   KeyboardInterrupt if none can be integrated
         """
-        patience = Deadline.after(seconds)
-        with finishing(), allowance(FINISH):
-            for x in points:
-                self(x)
-                if patience.over:
-                    break
+        patience, every = Deadline.after(seconds), list(points)
+        with finishing():
+            with allowance(FINISH):
+                for x in every:
+                    self(x)
+                    if patience.over:
+                        break
+            if self.best.at is None and every:
+                self(every[0])
         return self.best_fit()
 
     def best_fit(self) -> Fit:
