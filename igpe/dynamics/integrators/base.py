@@ -136,10 +136,11 @@ class Recorded(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """Derivatives of a weighted sum of all measured quantities, through all intervals.
+    """Derivatives of weighted sums of measured quantities, through all intervals.
 
-    by_node     (K, n_x) by the state each interval begins at, the later ones moving with it
-    by_unknown  (n_q,) by the unknowns, all nodes but the first moving with them
+    by_node     (K, n_x) by the state each interval begins at, the later ones moving with it; of
+                several sums (K, n_x, sums)
+    by_unknown  (n_q,) by the unknowns, all nodes but the first moving with them; or (n_q, sums)
     """
 
     by_node: FloatArray
@@ -275,7 +276,7 @@ class Intervals(ABC):
         """`chained`, with a probe, and a record of its steps."""
         raise NotImplementedError
 
-    def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
+    def swept(self, recorded: Recorded, weights: FloatArray, sums: IntArray | None = None) -> Swept:
         """One sweep back through a run in which no interval broke down (backward lifting).
 
         It gives what `chained` would give times the weights, to rounding, at a cost that does not
@@ -283,6 +284,8 @@ class Intervals(ABC):
         sigma[k+1] P[k] (Houska et al., section 4.2). NaN where a matrix is singular.
 
         weights  (n_times, n_h) of the measured quantities; where one is 0, NaN does not count
+        sums     (n_times, n_h) to which sum each counts; sums of later times should come first.
+                 None: all to one
         """
         raise NotImplementedError
 

@@ -29,7 +29,7 @@ from scipy.sparse import coo_matrix
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.equations.incidence import Block, blocks
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
+from igpe.equations.operations import OPERATION_NAMES, apply_to_sx, operation_names
 
 LIFTED = {
     getattr(ca, f"OP_{n}")
@@ -364,3 +364,15 @@ def sparse_factors(by_x: Any) -> dict[str, IntArray]:
         "lu_col": np.concatenate([np.sort(row) for row in entries]),
         "lu_diagonal": first[:-1] + below,
     }
+
+
+SINGULAR = {"DIV", "INV", "POW", "CONSTPOW", "SQRT", "LOG", "LOG1P", "TAN", "ASIN", "ACOS", "ATANH"}
+SINGULAR |= {"ACOSH", "LGAMMA", "EXP", "EXPM1", "SINH", "COSH"}
+"""Operations that may have no finite value, or no finite derivative, where operands are finite."""
+
+
+def singular(ivp: InitialValueProblem) -> int:
+    """How many operations of the formulas may have no finite value."""
+    columns = [ca.densify(e) for e in (ivp.f, ivp.g, ivp.measured)]
+    function = ca.Function("all", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], columns)
+    return sum(name in SINGULAR for name in operation_names(function))

@@ -39,7 +39,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
-from igpe.dynamics.integrators.formulas import ImplicitUnits, SharedFormula
+from igpe.dynamics.integrators.formulas import ImplicitUnits, SharedFormula, singular
 from igpe.dynamics.integrators.limits import (
     MOST_STEPS,
     NO_START,
@@ -66,16 +66,12 @@ from igpe.dynamics.integrators.runge_kutta_source import (
 )
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import operation_names
 
 LONGEST = 200_000  # operations of the equations that are compiled: of 4,000 states, in 20 s
 FEWEST = 4  # columns of derivatives that are computed at once
 
 OUT_OF_STEPS = 1  # how the C code ended an interval: 0 if nothing happened, see `_why`
 NO_NUMBER = (3, 4)  # no finite value, or no step small enough for one
-SINGULAR = {"DIV", "INV", "POW", "CONSTPOW", "SQRT", "LOG", "LOG1P", "TAN", "ASIN", "ACOS", "ATANH"}
-SINGULAR |= {"ACOSH", "LGAMMA", "EXP", "EXPM1", "SINH", "COSH"}
-"""Operations that may have no finite value, or no finite derivative, where operands are finite."""
 
 
 class Pair(enum.IntEnum):
@@ -181,13 +177,6 @@ def _formulas(ivp: InitialValueProblem) -> tuple[Needed, list[SharedFormula]]:
 
 def _numbers(shots: Shots) -> tuple[FloatArray, ...]:
     return shots.ends, shots.ends_by, shots.measured, shots.measured_by
-
-
-def _singular(ivp: InitialValueProblem) -> int:
-    """How many operations of the formulas may have no finite value."""
-    columns = [ca.densify(e) for e in (ivp.f, ivp.g, ivp.measured)]
-    function = ca.Function("all", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], columns)
-    return sum(name in SINGULAR for name in operation_names(function))
 
 
 class _Clock:
@@ -337,7 +326,7 @@ class RungeKuttaIntervals(Intervals):
     def _may_lose(self) -> bool:
         """Whether the shared formula has an operation without a finite value more than the own."""
         assert self.alone is not None, "called only where a separate formula exists"
-        return _singular(self.ivp) > _singular(self.alone)
+        return singular(self.ivp) > singular(self.alone)
 
     def rougher(self, rtol: float) -> "RungeKuttaIntervals":
         """See `Intervals`; the absolute tolerance grows alike."""
@@ -397,29 +386,32 @@ class RungeKuttaIntervals(Intervals):
                 return Recorded(along, np.array(q, dtype=float), tape)
             self._room[0] = 2 * tape.count
 
-    def swept(self, recorded: Recorded, weights: FloatArray) -> Swept:
+    def swept(self, recorded: Recorded, weights: FloatArray, sums: IntArray | None = None) -> Swept:
         """See `Intervals`."""
         n_k, n_x, places = self.cut.intervals, len(self.ivp.states), self.needed.places
         expected = (len(self.cut.times), self.ivp.measured.numel())
         if np.shape(weights) != expected:
             raise ValueError(f"Expected weights of shape {expected}, got {np.shape(weights)}.")
-        of_outputs = np.pad(np.asarray(weights, float), ((0, 0), (0, len(self.ivp.implicit))))
-        q = recorded.q[places]
-        by_node, by_q = np.empty((n_k, n_x)), np.empty(len(q))
-        by_unknown = np.zeros(recorded.q.size)
-        arrays = [v.ctypes.data for v in (of_outputs, by_node, by_q)]
-        sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
-        here = self.at(recorded.q)
-        if (
-            isinstance(here, str)
-            or self._back is None
-            or self._back.igpe_back(ctypes.byref(here._plan), ctypes.byref(sweep))
-        ):
-            by_node[:], by_q[:] = np.nan, np.nan
+        beyond = ((0, 0), (0, len(self.ivp.implicit)))
+        of_outputs = np.pad(np.asarray(weights, dtype=float), beyond)
+        which = np.zeros_like(of_outputs, dtype=np.int64)
+        count = 1 if sums is None else 1 + int(sums.max(initial=0))
+        if sums is not None:
+            which[:, : expected[1]] = sums
+        q, here = recorded.q[places], self.at(recorded.q)
+        by_node, by_q = np.full((n_k, n_x, count), np.nan), np.full((len(q), count), np.nan)
+        arrays = [v.ctypes.data for v in (of_outputs, which, by_node, by_q)]
+        sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), count, *arrays)
+        if not isinstance(here, str) and self._back is not None:
+            with deferred():
+                self._back.igpe_back(ctypes.byref(here._plan), ctypes.byref(sweep))
         if (other := self._instead(by_node, by_q)) is not None:
-            return other.swept(recorded, weights)
+            return other.swept(recorded, weights, sums)
+        by_unknown = np.zeros((recorded.q.size, count))
         by_unknown[places] = by_q
-        return Swept(by_node, by_unknown)
+        return Swept(
+            *((by_node, by_unknown) if sums is not None else (by_node[..., 0], by_unknown[:, 0]))
+        )
 
     @cached_property
     def _back(self) -> ctypes.CDLL | None:

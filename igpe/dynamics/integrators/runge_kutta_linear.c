@@ -96,21 +96,6 @@ static void solve_one_sparsely(const Run *r, int s, const double *from, double *
   }
 }
 
-static void solve_transposed_sparsely(const Run *r, int s, double *v) {
-  SIZED(r);
-  LU_PLACES(r);
-  const double *lu = r->sparse[s];
-  double u[N_X];
-  for (int i = 0; i < N_X; i++) u[i] = v[LU_ORDER[i]];
-  for (int i = 0; i < N_X; i++) {
-    for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) u[LU_COL[m]] -= lu[m] * u[i];
-    u[i] *= lu[LU_DIAGONAL[i]];
-  }
-  for (int i = N_X - 1; i >= 0; i--) {
-    for (int m = LU_FIRST[i]; m < LU_DIAGONAL[i]; m++) u[LU_COL[m]] -= lu[m] * u[i];
-    v[LU_ORDER[i]] = u[i];
-  }
-}
 #define SPARSELY(function) if (r->is_sparse[s]) return function;
 #else /* a driver of few states, which is compiled faster */
 #define SPARSELY(function)
@@ -208,20 +193,4 @@ HOT static void solve_one(const Run *r, int s, const double *from, double *v) {
   SPARSELY(solve_one_sparsely(r, s, from, v))
 #define ONE_OF(n) solve_single(r->dense[s], r->order[s], from, v, n)
   BY_SIZE(N_X, ONE_OF)
-}
-
-/* Solve with the transpose of what was factorised, in place. */
-static void solve_transposed(const Run *r, int s, double *v) {
-  SIZED(r);
-  SPARSELY(solve_transposed_sparsely(r, s, v))
-  const double *lu = r->dense[s];
-  double u[N_X];
-  for (int i = 0; i < N_X; i++) {
-    u[i] = v[i];
-    for (int j = 0; j < i; j++) u[i] -= lu[j * N_X + i] * u[j];
-    u[i] *= lu[i * N_X + i];
-  }
-  for (int i = N_X - 1; i >= 0; i--)
-    for (int j = i + 1; j < N_X; j++) u[i] -= lu[j * N_X + i] * u[j];
-  for (int i = 0; i < N_X; i++) v[r->order[s][i]] = u[i];
 }

@@ -184,7 +184,7 @@ class Tape(ctypes.Structure):
 class Sweep(ctypes.Structure):
     """`Sweep` of the C code: what is asked of a way back through a tape."""
 
-    _fields_ = _fields("q tape weights by_node by_q")
+    _fields_ = _fields("q tape sums:integer weights which by_node by_q")
 
 
 LONGEST = 2_000  # lines of directions that are written: they run faster, but build longer
@@ -302,7 +302,7 @@ class _Text:
 FORWARDS, BACK = "igpe_intervals", "igpe_back"
 DRIVER = {
     function: [Path(__file__).with_name(f"runge_kutta_{part}.c") for part in parts.split()]
-    for function, parts in ((FORWARDS, "model linear steps run"), (BACK, "model linear back"))
+    for function, parts in ((FORWARDS, "model linear steps run"), (BACK, "model linear steps back"))
 }
 """Files of the runs forwards, and of the sweep back, which few need."""
 SLOPES = Path(__file__).with_name("runge_kutta_slopes.c")
