@@ -299,7 +299,7 @@ def refined(
                 residuals.limit_steps(values[0] if best is None else best)
             rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
             exact = if_in_time(partial(refine, problem, residuals, rough))
-            if exact is not None and exact.at is not None and {*exact.notes} <= {*residuals.slow}:
+            if exact is not None and exact.at is not None and {*exact.notes} <= {*residuals.manner}:
                 yield exact
 
 

@@ -173,6 +173,16 @@ class Intervals(ABC):
         """Whether the equations run as machine code."""
         return False
 
+    @property
+    def share(self) -> float:
+        """Predicted time of derivatives, of that which directions forwards take."""
+        return 1.0
+
+    @property
+    def manner(self) -> str:
+        """Sentence on how derivatives are computed, where it is not by directions forwards."""
+        return ""
+
     @abstractmethod
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """Integrate each interval from its start; one that breaks down leaves the others alone.

@@ -154,7 +154,7 @@ class RungeKutta(Integrator):
         sizes = {name: np.ascontiguousarray(v, dtype=float) for name, v in sizes.items()}
         room = np.array([one.room for one in structs], dtype=np.int64).max(axis=0)
         first = ModelStruct.of(model, slopes, slope.numbers)
-        compiled = CompiledModel(runs, first, structs[0], structs[1:], sizes, room)
+        compiled = CompiledModel(runs, first, structs[0], structs[1:], sizes, room, model.length)
         return RungeKuttaIntervals(ivp, pieces, self, some, compiled)
 
 
@@ -299,6 +299,11 @@ class RungeKuttaIntervals(Intervals):
     def _rest(self) -> int:
         return len(self.needed.places) - self.needed.moving
 
+    @property
+    def directions(self) -> int:
+        """How many directions `from_start` has."""
+        return len(self._moving)
+
     @cached_property
     def _places(self) -> IntArray:
         """Places of the unknowns that move states on the way."""
@@ -338,6 +343,10 @@ class RungeKuttaIntervals(Intervals):
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
         trajectory = super().trajectory(q, derivatives=derivatives)
+        return self.retried(trajectory, q, derivatives=derivatives)
+
+    def retried(self, trajectory: Trajectory, q: FloatArray, *, derivatives: bool) -> Trajectory:
+        """The trajectory; that of the other integrator where this one had too few steps."""
         again = self._clock.out_of_steps and allowed() is None
         again |= bool(self.ivp.implicit) and not self._clock.late
         if trajectory.status.usable or self.otherwise is None or not again:
@@ -379,7 +388,7 @@ class RungeKuttaIntervals(Intervals):
             here = self.at(q)
             pieces = self.cut if isinstance(here, str) else here.cut
             tape = Tape.of(pieces, len(self.ivp.states), len(self.ivp.implicit), self._room[0])
-            along = self._run(starts, q, columns, tape)
+            along = self._run(starts, q, columns, tape, states=True)
             if tape.count <= tape.room:
                 if (other := self._instead(*_numbers(along))) is not None:
                     return other.recorded(starts, q, first)

@@ -141,6 +141,7 @@ class CompiledModel(NamedTuple):
 
     outputs  what is measured;  breaks: what happens at them, by `Break.which`
     sizes    of states and unknowns;  room: the most that functions of outputs and breaks need
+    operations  of the slopes and their Jacobians
     """
 
     driver: ctypes.CDLL
@@ -149,6 +150,7 @@ class CompiledModel(NamedTuple):
     breaks: list[MapStruct]
     sizes: dict[str, FloatArray]
     room: IntArray
+    operations: int
 
 
 class BatchStruct(ctypes.Structure):

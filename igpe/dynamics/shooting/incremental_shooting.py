@@ -498,7 +498,7 @@ class PreparedIncremental:
             notes=(
                 *estimate.notes,
                 *remarks(attempts[0].fit, self.box, self.gate),
-                *self.residuals.slow,
+                *self.residuals.manner,
             ),
         )
 

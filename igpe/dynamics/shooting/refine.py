@@ -86,7 +86,7 @@ def refine(
         refined = Refined(rough, at, polished=False)
     else:
         refined = _refine(problem, residuals, rough, at)
-    return refined._replace(notes=(*refined.notes, *residuals.slow))
+    return refined._replace(notes=(*refined.notes, *residuals.manner))
 
 
 def _lost(problem: Problem, residuals: Residuals, values: Mapping[str, float]) -> str:

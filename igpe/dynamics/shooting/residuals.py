@@ -43,6 +43,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import Deadline, finishing, require_going_on, session
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Backward, cheaper
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import losses_of
@@ -170,6 +171,21 @@ class Run:
         simulation = self.simulation.until(last)
         return replace(self, measurements=fewer, simulation=simulation, deviation=deviation)
 
+    def cheaper(self) -> "Run":
+        """The same, with derivatives by sweeps back where these take less time."""
+        m, own = self.measurements, self.deviation
+        rows, columns = [m.row], [m.column]
+        if own is not None:
+            rows, columns = [*rows, m.row[own >= 0]], [*columns, own[own >= 0]]
+        chosen = cheaper(self.simulation.intervals, np.concatenate(rows), np.concatenate(columns))
+        return replace(self, simulation=replace(self.simulation, intervals=chosen))
+
+    def forwards(self) -> "Run":
+        """The same, with derivatives of all states."""
+        intervals = self.simulation.intervals
+        inner = intervals.inner if isinstance(intervals, Backward) else intervals
+        return replace(self, simulation=replace(self.simulation, intervals=inner))
+
     @cached_property
     def _cells(self) -> IntArray:
         """(m,) where each measurement stands in the flattened (n_times, n_told) table."""
@@ -285,7 +301,8 @@ class Residuals:
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
-        self.integrator, self.runs = integrator, runs_of(problem, integrator)
+        self.integrator = integrator
+        self.runs = tuple(run.cheaper() for run in runs_of(problem, integrator))
         self.unmeasured = unmeasured(problem)
         self.spectral: tuple[SpectralBlock, ...] = spectral_blocks(problem, self.runs)
         self._losses = losses_of(problem)
@@ -328,6 +345,15 @@ class Residuals:
             replace(run, simulation=run.simulation.rougher(rtol)) for run in self.runs
         )
         other.best = Best()
+        return other
+
+    @property
+    def forwards(self) -> "Residuals":
+        """The same with derivatives of all states, which sweeps back do not give."""
+        if not any(isinstance(run.simulation.intervals, Backward) for run in self.runs):
+            return self
+        other = copy(self)
+        other.runs = tuple(run.forwards() for run in self.runs)
         return other
 
     def __call__(self, x: FloatArray, *, derivatives: bool = True) -> Linearised | None:
@@ -374,7 +400,7 @@ class Residuals:
         plain, columns = trajectory.plain, 1
         steps = max(trajectory.steps - plain, len(trajectory.times))
         if derivatives:
-            columns += len(run.index)
+            columns += round(run.simulation.intervals.share * len(run.index))
         self.work += OVERHEAD + SWITCHED * trajectory.stretches
         self.work += (steps * columns + plain) * len(run.ivp.states)
         return trajectory
@@ -454,9 +480,10 @@ class Residuals:
         return Fit(x, at, Status.INTERRUPTED, 0)
 
     @property
-    def slow(self) -> tuple[str, ...]:
-        """A sentence if a slower method than usual integrates some experiment."""
-        return slow(run.simulation.intervals for run in self.runs)
+    def manner(self) -> tuple[str, ...]:
+        """Sentences if an experiment is integrated by a slower method than usual, or swept back."""
+        every = [run.simulation.intervals for run in self.runs]
+        return *slow(every), *[one.manner for one in every if one.manner][:1]
 
     def ended(self, fit: Fit) -> Fit:
         """The fit, with the status of the integration that kept it from beginning."""

@@ -105,7 +105,8 @@ class SingleShooting:
         residuals = Residuals(problem, self.integrator)
         # A likelihood does not tell whether a fit is bad.
         restarts = ONCE if problem.sigma_estimated else self.restarts
-        few = projected(problem, residuals) if self.hierarchical else None
+        few = projected(problem, residuals.forwards) if self.hierarchical else None
+        residuals = residuals if few is None else few.residuals
         return PreparedShooting(problem, residuals, self.search, restarts, few)
 
 
@@ -150,7 +151,7 @@ class PreparedShooting:
         return replace(
             estimate,
             objective=objective,
-            notes=(*estimate.notes, *remarks(fit, box, gate), *self.residuals.slow),
+            notes=(*estimate.notes, *remarks(fit, box, gate), *self.residuals.manner),
             seconds=time.perf_counter() - began,
         )
 
