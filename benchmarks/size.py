@@ -1,6 +1,6 @@
 """How large a model may be: chains, networks, tubes and columns of 50 to 1,000 states.
 
-    python benchmarks/size.py [integrate] [check] [estimate] [curve] [--quick] [--only TEXT]
+    python benchmarks/size.py [integrate] [check] [estimate] [curve] [back] [--quick] [--only TEXT]
                               [--amici PYTHON] [--store FOLDER] [--json FILE] [--plot FILE]
 
 integrate  the course with the derivatives of all that is measured by all unknowns, at rtol 1e-8, by
@@ -16,6 +16,9 @@ estimate   `igpe.estimate(problem, certify=False)`, all included, and the larges
 curve      of a chain, all measured, and a tube with 3 unknowns, from 5 states on: one integration
            without and with all derivatives, a gradient, `igpe.check`, `igpe.estimate` with its
            steps and without a proof, the memory of all; --plot draws them (docs/size.md)
+back       derivatives of all measured values by directions forwards and by one sweep back: how the
+           time of the one, in that of the other, is off what igpe predicts and reports (heat
+           networks: n bodies, unknowns, outputs, times); and what the choice costs beside the best
 growth     of each figure over the sizes: the exponent of a power of the number of states
 --quick    sizes up to 100
 
@@ -47,15 +50,15 @@ from figures import Row, at_least, at_most, command
 from matplotlib.figure import Figure
 from peers.amici_python import amici_python, answer, environment
 from size.collocated import solved
-from size.families import FAMILIES, Case
+from size.families import FAMILIES, Case, heat
 from trust.run import Answer, run_all
 
 import igpe
 import igpe.pipeline  # noqa: F401 - loaded before anything is timed, as its peers are
-from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.automatic import Automatic, Backward, swept_back
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.runge_kutta_source import FORWARDS, driver
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals, runs_of
 from igpe.equations.compiled import compiled
 
 LONGEST = 600.0  # s of a case
@@ -68,6 +71,22 @@ SIZES = {
 ESTIMATED = {"chain": (10, 50, 100, 300), "network": (100,), "tube": (10, 50, 200, 400)}
 ESTIMATED |= {"column": (10, 50, 100)}
 CURVE = {"chain": (5, 10, 20, 50, 100), "tube": (5, 10, 20, 50, 100, 200, 500, 1000)}
+BACK = (
+    "heat 50 70 1 12",
+    "heat 120 30 4 25",
+    "heat 200 200 2 20",
+    "heat 250 300 6 40",
+    "heat 500 150 3 15",
+    "heat 80 100 10 50",
+    "network 100",
+    "network 300",
+    "chain 50",
+)
+"""Cases of `back`; four have fewer measured values than unknowns."""
+TWICE, REGRET = (
+    2.0,
+    1.25,
+)  # a prediction may be off by this factor; the choice may cost so much more
 BEGINS = {
     "Step 3": "step 3",
     "Step 5": "step 5",
@@ -251,7 +270,34 @@ def curve(case: Case) -> dict[str, float]:
     return found | {"estimate": spent}
 
 
-WORK = {"integrate": integrate, "check": check, "estimate": estimate, "curve": curve}
+def back(case: Case) -> dict[str, float]:
+    """See above, at the tolerances of rough and of exact searches."""
+    found = {}
+    for name, rtol in (("rough", 1e-4), ("exact", 1e-8)):
+        method = Automatic(rtol, rtol / 100, slack=100.0)
+        chosen = Residuals(case.problem, method).runs[0].simulation.intervals
+        run = runs_of(case.problem, method)[0]
+        forwards, m = run.simulation.intervals, run.measurements
+        backwards = swept_back(forwards, m.row, m.column)
+        times = []
+        for one in (forwards, backwards):
+            one.trajectory(case.truth)
+            work = [one] * max(1, int(0.3 / timed(partial(one.trajectory, case.truth))[0]))
+            spent, _ = timed(lambda work=work: [each.trajectory(case.truth) for each in work])
+            times.append(spent / len(work))
+        there = times[1] / times[0]
+        off = there / backwards.share
+        found |= {
+            f"{name}: forwards": times[0],
+            f"{name}: back": times[1],
+            f"{name}: share of the time, predicted": backwards.share,
+            f"{name}: share of the time, off by the factor": max(off, 1 / off),
+            f"{name}: chosen over best": times[isinstance(chosen, Backward)] / min(times),
+        }
+    return found
+
+
+WORK = {"integrate": integrate, "check": check, "estimate": estimate, "curve": curve, "back": back}
 SIZES_OF = {"integrate": SIZES, "check": SIZES, "estimate": ESTIMATED, "curve": CURVE}
 
 
@@ -259,10 +305,11 @@ def cases(what: str, given: argparse.Namespace) -> list[str]:
     """Names of the cases of a section."""
     every = [
         f"{f} {n}"
-        for f, some in SIZES_OF[what].items()
+        for f, some in SIZES_OF.get(what, {}).items()
         for n in some
         if n <= 100 or not given.quick
     ]
+    every += [name for name in BACK if what == "back"]
     return [case for case in every if not given.only or given.only in case]
 
 
@@ -270,8 +317,8 @@ def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
     """The rows of a section."""
 
     def work(case: str, amici: Path | None) -> Answer:
-        family, n = case.split()
-        made = FAMILIES[family](int(n))
+        family, *numbers = case.split()
+        made = (FAMILIES | {"heat": heat})[family](*map(int, numbers))
         figures_ = integrate(made, amici) if what == "integrate" else WORK[what](made)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {**figures_, "memory": most}
@@ -295,7 +342,7 @@ def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
 
 
 def _rows(what: str, case: str, found: Answer) -> Iterator[Row]:
-    family, n = case.split()
+    family, n = case.split()[:2]
     if "killed" in found or "crashed" in found:
         yield Row(case, f"{what}, not finished", found.get("killed", np.nan), "s", "", False)
         return
@@ -304,6 +351,7 @@ def _rows(what: str, case: str, found: Answer) -> Iterator[Row]:
             usual = {"check": CHECK, "first call": FIRST}.get(name)
             limit = LIMITS.get((name, family, int(n)), usual)
             yield at_most(case, name, found[name], "s", limit)
+    yield from (_of_back(case, *one) for one in found.items() if ": " in one[0])
     for peer, (ours, times) in PEERS.items():
         if peer in found:
             yield _faster(case, f"{ours}, {peer} over igpe", found[peer] / found[ours], times)
@@ -311,6 +359,11 @@ def _rows(what: str, case: str, found: Answer) -> Iterator[Row]:
         if name in found:
             yield Row(case, name, found[name], "-", "", None)
     yield at_most(case, f"memory, {what}", found["memory"], "MiB", MEMORY)
+
+
+def _of_back(case: str, name: str, value: float) -> Row:
+    limit = TWICE if "factor" in name else REGRET if "best" in name else None
+    return at_most(case, name, value, "-" if limit or "share" in name else "s", limit)
 
 
 def _faster(case: str, figure: str, ratio: float, large: float) -> Row:

@@ -1,10 +1,11 @@
-"""Three families of models of any number of states, with seeded data.
+"""Families of models of any number of states, with seeded data.
 
 chain    A1 -> A2 -> ... -> An, n - 1 rate constants, all states measured
 network  mass action of 1.5 n random reactions with 0.3 n rate constants, 50 states measured
 tube     axial dispersion and a reaction of second order in n cells, 3 unknowns, 3 cells measured
 column   distillation on n trays, whose temperatures are implicit variables (bubble points), 3
          unknowns, 4 trays measured
+heat     a ring of n bodies with n/2 more contacts; few of them, and as many conductances as wanted
 """
 
 from collections.abc import Callable
@@ -124,6 +125,47 @@ def _participants(n: int, first: Any, second: Any, two: Any) -> Any:
     ones = np.ones(len(first))
     both = csc_array((np.ones(int(two.sum())), (second[two], reactions[two])), (n, len(first)))
     return csc_array((ones, (first, reactions)), (n, len(first))) + both
+
+
+def heat(n: int, unknowns: int, outputs: int, count: int) -> Case:
+    """Every tenth body begins warm; `unknowns` conductances stand in turn at the contacts.
+
+    outputs, count  how many bodies are measured, and how often
+    """
+    rng = np.random.default_rng([n, unknowns])
+    first, second = np.append(np.arange(n), rng.integers(n, size=n // 2)), np.roll(np.arange(n), -1)
+    second = np.append(second, (first[n:] + rng.integers(1, n, size=n // 2)) % n)
+    contacts = np.arange(len(first))
+    which, truth = contacts % unknowns, 10 ** rng.uniform(-0.5, 0.5, unknowns)
+    ends = np.append(first, second), np.append(contacts, contacts)
+    signs = np.repeat([1.0, -1.0], len(first))
+    incidence = csc_array((signs, ends), (n, len(first)))
+
+    def slope(t: float, x: np.ndarray, q: np.ndarray) -> np.ndarray:
+        return np.asarray(incidence @ (q[which] * (x[second] - x[first])))
+
+    def model(times: Any) -> Any:
+        m, rows = _states(times, n), incidence.tocsr()
+        m.k = pyo.Var(pyo.RangeSet(0, unknowns - 1), bounds=(1e-2, 1e2))
+
+        @m.Constraint(m.i, m.t)
+        def balance(m: Any, i: int, t: float) -> Any:
+            part = slice(rows.indptr[i], rows.indptr[i + 1])
+            pairs = zip(rows.indices[part].tolist(), rows.data[part].tolist(), strict=True)
+            return m.dx[i, t] == sum(
+                s * m.k[int(which[c])] * (m.x[int(second[c]), t] - m.x[int(first[c]), t])
+                for c, s in pairs
+            )
+
+        return m
+
+    start = np.where(np.arange(n) % 10 == 0, 1.0, 0.0)
+    by_x, times = csc_array(abs(incidence) @ abs(incidence).T), np.linspace(0.2, 6, count)
+    names = [f"k[{i}]" for i in range(unknowns)]
+    measured = np.linspace(0, n, outputs, endpoint=False).astype(int).tolist()
+    return _case(
+        model, dict(zip(names, truth, strict=True)), Equations(slope, by_x, start, times), measured
+    )
 
 
 def tube(n: int) -> Case:

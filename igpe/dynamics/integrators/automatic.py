@@ -139,7 +139,7 @@ class Costs(NamedTuple):
     def state(self) -> FloatArray:
         """(2,) ns that an implicit step takes for Newton's method, and an explicit one for none."""
         own = EVALUATE * self.operations / 2 + ELIMINATE * self.factors
-        return STAGES * np.array([0.0, NEWTON * own])
+        return np.asarray(STAGES * np.array([0.0, NEWTON * own]))
 
     def forwards(self, directions: int) -> FloatArray:
         """(2,) ns of a step of both pairs with directions."""
@@ -241,28 +241,27 @@ class Backward(Intervals):
         )
 
 
-def cheaper(intervals: Intervals, rows: IntArray, columns: IntArray) -> Intervals:
-    """The same, with derivatives by a sweep back where counted operations promise less time.
+def swept_back(intervals: RungeKuttaIntervals, rows: IntArray, columns: IntArray) -> Backward:
+    """One interval with derivatives by a sweep back, and what is predicted of it.
 
     rows, columns  of the outputs whose derivatives are needed
     """
+    n_h, costs = intervals.ivp.measured.numel(), Costs.of(intervals)
+    cells = np.unique(rows * n_h + columns)[::-1]  # the latest first
+    steps = max(USUAL, len(intervals.cut.times))
+    shares = costs.back(len(cells), steps) / costs.forwards(intervals.directions)
+    own = intervals.ivp, intervals.cut, intervals, cells // n_h, cells % n_h
+    return Backward(*own, float(shares.max()), slow=intervals.slow)
+
+
+def cheaper(intervals: Intervals, rows: IntArray, columns: IntArray) -> Intervals:
+    """The same, with derivatives by a sweep back where counted operations promise less time.
+
+    rows, columns  as of `swept_back`
+    """
     if not isinstance(intervals, RungeKuttaIntervals) or intervals.cut.intervals != 1:
         return intervals
-    directions, n_h = intervals.directions, intervals.ivp.measured.numel()
-    cells = np.unique(rows * n_h + columns)[::-1]  # the latest first
-    if directions <= intervals.model.slopes.few or not len(cells):
+    if not len(rows) or intervals.directions <= intervals.model.slopes.few:
         return intervals
-    costs = Costs.of(intervals)
-    steps = max(USUAL, len(intervals.cut.times))
-    share = float(np.max(costs.back(len(cells), steps) / costs.forwards(directions)))
-    if share > PAYS:
-        return intervals
-    return Backward(
-        intervals.ivp,
-        intervals.cut,
-        intervals,
-        cells // n_h,
-        cells % n_h,
-        share,
-        slow=intervals.slow,
-    )
+    back = swept_back(intervals, rows, columns)
+    return back if back.share <= PAYS else intervals

@@ -346,6 +346,7 @@ class _Search:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
         self.is_likelihood = rough.problem.sigma_estimated
+        self.is_deviance = self.is_likelihood or _is_chi_squared(rough.problem)
         self.reached: list[float] = []
         self._said = time.monotonic()
 
@@ -418,8 +419,12 @@ class _Search:
         return self._is_same(one.cost, other.cost)
 
     def _is_same(self, one: float, other: float) -> bool:
-        """Whether two rough objectives are the same; of likelihoods the size says nothing."""
-        return abs(one - other) <= ALIKE if self.is_likelihood else is_same_objective(one, other)
+        """Whether two rough objectives are the same; of likelihoods the size says nothing.
+
+        Chi squared of errors of known size is such a likelihood where it is small.
+        """
+        near = self.is_deviance and abs(one - other) <= ALIKE
+        return near or (not self.is_likelihood and is_same_objective(one, other))
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best; of ends of one objective, one is kept."""
