@@ -81,8 +81,12 @@ BACK = (
     "network 100",
     "network 300",
     "chain 50",
+    "heat 300 250 4 30",
+    "heat 60 90 3 60",
+    "heat 150 120 1 40",
+    "network 200",
 )
-"""Cases of `back`; four have fewer measured values than unknowns."""
+"""Cases of `back`. The first nine are older than the term for outputs in the prediction."""
 TWICE, REGRET = (
     2.0,
     1.25,

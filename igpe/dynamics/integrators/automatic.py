@@ -90,6 +90,9 @@ CALL, USUAL = (
     1.5e5,
     50,
 )  # of a sweep in Python; steps of an integration, of which at least that is shared
+TOLD = (
+    4.0  # ns of a derivative by state and direction at a time of output: summed, and copied twice
+)
 SUMMED = 5.0  # numbers that one of a stage or of an error is combined of
 STAGES = np.array([6.0, 5.0])  # of the explicit and of the implicit pair, that are not known before
 NEWTON = 2.0  # corrections of an implicit stage
@@ -141,9 +144,11 @@ class Costs(NamedTuple):
         own = EVALUATE * self.operations / 2 + ELIMINATE * self.factors
         return np.asarray(STAGES * np.array([0.0, NEWTON * own]))
 
-    def forwards(self, directions: int) -> FloatArray:
-        """(2,) ns of a step of both pairs with directions."""
-        return self.step(-(-directions // 4) * 4, 1 / max(directions, 1)) + self.state()
+    def forwards(self, directions: int, outputs: float) -> FloatArray:
+        """(2,) ns of a step of both pairs with directions, and so many times of output in it."""
+        lanes = -(-directions // 4) * 4
+        told = TOLD * outputs * self.states * lanes
+        return self.step(lanes, 1 / max(directions, 1)) + self.state() + told
 
     def back(self, sums: int, steps: int = USUAL) -> FloatArray:
         """(2,) ns of a step with a probe and in a sweep back of so many sums; steps: of all."""
@@ -248,8 +253,8 @@ def swept_back(intervals: RungeKuttaIntervals, rows: IntArray, columns: IntArray
     """
     n_h, costs = intervals.ivp.measured.numel(), Costs.of(intervals)
     cells = np.unique(rows * n_h + columns)[::-1]  # the latest first
-    steps = max(USUAL, len(intervals.cut.times))
-    shares = costs.back(len(cells), steps) / costs.forwards(intervals.directions)
+    often = len(intervals.cut.times) / USUAL
+    shares = costs.back(len(cells)) / costs.forwards(intervals.directions, often)
     own = intervals.ivp, intervals.cut, intervals, cells // n_h, cells % n_h
     return Backward(*own, float(shares.max()), slow=intervals.slow)
 
