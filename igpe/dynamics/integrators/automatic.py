@@ -78,25 +78,16 @@ class Automatic(Integrator):
         return replace(side, otherwise=stiff, slow=slow)
 
 
-# Nanoseconds of one operation, of a machine on which a network of 150 states was measured. The
-# choice and what is reported are ratios.
-PRODUCT, SUM, SOLVE = (
-    0.18,
-    0.18,
-    0.45,
-)  # of a number in a panel: with an entry, of stages, by factors
-EVALUATE, ELIMINATE = 0.5, 1.0  # an operation of the formulas, of the factors
-CALL, USUAL = (
-    1.5e5,
-    50,
-)  # of a sweep in Python; steps of an integration, of which at least that is shared
-TOLD = (
-    4.0  # ns of a derivative by state and direction at a time of output: summed, and copied twice
-)
+# Nanoseconds of an operation, measured for a network of 150 states; choice and report are ratios.
+PRODUCT, SUM, SOLVE = 0.18, 0.18, 0.45  # of one direction: with an entry, of stages, by a factor
+EVALUATE, ELIMINATE = 0.5, 1.0  # shared by all directions: of the formulas, of the factors
+TOLD = 4.0  # a derivative of a state at a time of output: combined, and copied twice
+CALL = 1.5e5  # a sweep in Python
 SUMMED = 5.0  # numbers that one of a stage or of an error is combined of
-STAGES = np.array([6.0, 5.0])  # of the explicit and of the implicit pair, that are not known before
+STAGES = np.array([6.0, 5.0])  # of both pairs that are not known before
 NEWTON = 2.0  # corrections of an implicit stage
 LIVE = 0.75  # of the sums that a step has, on average: the others begin at earlier times
+USUAL, ORDER = 3.5, 5  # steps: so many times rtol to the -1/5
 PAYS = 0.8  # of the time of directions: what sweeps back must promise
 
 
@@ -150,7 +141,7 @@ class Costs(NamedTuple):
         told = TOLD * outputs * self.states * lanes
         return self.step(lanes, 1 / max(directions, 1)) + self.state() + told
 
-    def back(self, sums: int, steps: int = USUAL) -> FloatArray:
+    def back(self, sums: int, steps: float) -> FloatArray:
         """(2,) ns of a step with a probe and in a sweep back of so many sums; steps: of all."""
         swept = self.step(LIVE * (-(-sums // 4) * 4), 1.0)
         products = PRODUCT * self.entries * LIVE * sums * STAGES * np.array([0.0, 1.0])
@@ -253,8 +244,9 @@ def swept_back(intervals: RungeKuttaIntervals, rows: IntArray, columns: IntArray
     """
     n_h, costs = intervals.ivp.measured.numel(), Costs.of(intervals)
     cells = np.unique(rows * n_h + columns)[::-1]  # the latest first
-    often = len(intervals.cut.times) / USUAL
-    shares = costs.back(len(cells)) / costs.forwards(intervals.directions, often)
+    steps = max(USUAL * intervals.method.rtol ** (-1 / ORDER), 1.0)
+    often = len(intervals.cut.times) / steps
+    shares = costs.back(len(cells), steps) / costs.forwards(intervals.directions, often)
     own = intervals.ivp, intervals.cut, intervals, cells // n_h, cells % n_h
     return Backward(*own, float(shares.max()), slow=intervals.slow)
 

@@ -232,7 +232,9 @@ class IteratedSearch(Checked):
                 of known size explain the best optimum and three searches have reached it
     pool        number of the best optima from which the modified starts are formed
     finalists   number of accurate searches that must succeed. The first starts at the best optimum,
-                the next at the second best, and so on until enough searches have succeeded
+                the next at the second best, and so on until enough searches have succeeded. One
+                is enough if errors of known size explain the best optimum and three low-accuracy
+                searches have reached it
     iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
                 of the best optima may take four times as many
     seed        seed of the random starts; the same seed gives the same result
@@ -320,7 +322,7 @@ class IteratedSearch(Checked):
                 fit = _continued(rather, again, LONGER)
             x = end.x if fit.at is None else fit.x
             finals.append(exact.estimate(box.mapping(x)))
-            if sum(e.status.usable for e in finals) >= self.finalists:
+            if sum(e.status.usable for e in finals) >= (1 if search.is_sure else self.finalists):
                 return
 
     def _cut_short(self, search: "_Search", exact: PreparedShooting) -> Estimate:
@@ -400,16 +402,12 @@ class _Search:
     def _is_worked_out(self) -> bool:
         if not self.pool:
             return False
-        is_sure = self._at_best >= UNLIKELY and self._is_explained
-        return self.rough.residuals.work >= self.method.work * (PART if is_sure else 1.0)
+        return self.rough.residuals.work >= self.method.work * (PART if self.is_sure else 1.0)
 
     @property
-    def _is_explained(self) -> bool:
-        """Whether errors of known size explain the best optimum."""
-        if not _is_chi_squared(self.rough.problem):
-            return False
-        most = Restarts(chance=ACCEPTED).explained(len(self.rough.residuals))
-        return self.pool[0].cost <= most
+    def is_sure(self) -> bool:
+        """Whether errors of known size explain the best optimum, which several reached."""
+        return self._at_best >= UNLIKELY and _is_explained(self.rough, self.pool[0])
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
@@ -452,6 +450,13 @@ def _is_chi_squared(problem: Problem) -> bool:
     return problem.sigma_known and minimises_squares(problem) and not problem.has_spectra
 
 
+def _is_explained(prepared: PreparedShooting, fit: Fit) -> bool:
+    """Whether errors of known size explain the fit."""
+    if not _is_chi_squared(prepared.problem):
+        return False
+    return fit.cost <= Restarts(chance=ACCEPTED).explained(len(prepared.residuals))
+
+
 def _redrawn(parent: FloatArray, other: FloatArray, random: np.random.Generator) -> FloatArray:
     """The parent (n,) with some of its unknowns from another point: a half of them, or fewer."""
     count = round(len(parent) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
@@ -471,7 +476,10 @@ def _mixed(one: FloatArray, other: FloatArray, random: np.random.Generator, box:
 
 
 def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
-    """The search taken up again so many times, as long as it has not come to its end."""
+    """The search taken up again so many times, as long as it has not come to its end.
+
+    Nor is it where errors explain the fit and chi squared is the same as before.
+    """
     box = prepared.problem.box
     for _ in range(times):
         if fit.status is not Status.ITERATION_LIMIT:
@@ -479,7 +487,10 @@ def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
         more = prepared.fit(box.mapping(fit.x))
         if more.at is None or not more.cost < fit.cost:
             break
+        creeps = fit.cost - more.cost <= ALIKE
         fit = more
+        if creeps and _is_explained(prepared, fit):
+            break
     return fit
 
 
