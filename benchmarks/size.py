@@ -85,8 +85,11 @@ BACK = (
     "heat 60 90 3 60",
     "heat 150 120 1 40",
     "network 200",
+    "heat 220 80 1 10",
+    "heat 90 130 5 15",
+    "network 150",
 )
-"""Cases of `back`. The first nine are older than the term for outputs in the prediction."""
+"""Cases of `back`. The prediction was made with the first 13 known, the last three came after."""
 TWICE, REGRET = (
     2.0,
     1.25,

@@ -9,7 +9,7 @@ from zoo import CASES
 
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.dynamics.search.multistart import IteratedSearch, _mixed, _redrawn, _Search
+from igpe.dynamics.search.multistart import IteratedSearch, _continued, _mixed, _redrawn, _Search
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.problem.experiment import Experiment
@@ -81,14 +81,47 @@ def test_a_best_optimum_that_few_searches_reached_ends_it_later(met, patience, s
     assert len(search.reached) == searches
 
 
+def judged(box, *, sigma_estimated=False, sigma_known=False):
+    """What tells how the objective of a problem is judged."""
+    plain = {"loss": SimpleNamespace(is_squares=True), "is_censored": False, "has_spectra": False}
+    return SimpleNamespace(
+        box=box, sigma_estimated=sigma_estimated, sigma_known=sigma_known, **plain
+    )
+
+
 @pytest.mark.parametrize(
-    ("costs", "is_likelihood", "kept"),
-    [((12, 10.001, 10), False, [2, 0]), ((-251.0, -251.7, -252.1), True, [2, 0])],
+    ("known", "costs", "searches"),
+    [
+        (True, (55.0, 54.8, 54.7, 54.65, 54.6), 1),  # creeps, and errors explain it
+        (True, (155.0, 154.8, 154.7, 154.65, 154.6), 4),  # they do not
+        (True, (60.0, 58.0, 57.0, 55.0, 54.9), 4),
+        (False, (55.0, 54.8, 54.7, 54.65, 54.6), 4),
+    ],
 )
-def test_ends_with_one_objective_count_as_one_optimum(costs, is_likelihood, kept):
-    """Squares by a thousandth, likelihoods by a half."""
+def test_a_search_that_creeps_at_an_explained_fit_is_not_gone_on_with(known, costs, searches):
     box = CASES["consecutive"].problem().box
-    problem = SimpleNamespace(box=box, sigma_estimated=is_likelihood)
+    at = [Linearised(np.zeros(1), np.ones((1, 2)), offset=cost) for cost in costs]
+    fits = [Fit(box.middle, one, Status.ITERATION_LIMIT, 1) for one in at]
+    more = iter(fits[1:])
+    prepared = SimpleNamespace(
+        problem=judged(box, sigma_known=known), residuals=range(60), fit=lambda _: next(more)
+    )
+    assert _continued(prepared, fits[0], 4).cost == costs[searches]
+
+
+@pytest.mark.parametrize(
+    ("costs", "kind", "kept"),
+    [
+        ((12, 10.001, 10), "squares", [2, 0]),
+        ((-251.0, -251.7, -252.1), "likelihood", [2, 0]),
+        ((12, 10.3, 10), "chi squared", [2, 0]),
+        ((12, 10.3, 10), "squares", [2, 1, 0]),
+    ],
+)
+def test_ends_with_one_objective_count_as_one_optimum(costs, kind, kept):
+    """Squares by a thousandth, likelihoods and chi squared of known errors by a half."""
+    box = CASES["consecutive"].problem().box
+    problem = judged(box, sigma_estimated=kind == "likelihood", sigma_known=kind == "chi squared")
     at = [Linearised(np.zeros(1), np.ones((1, 2)), offset=cost) for cost in costs]
     fits = iter([Fit(np.full(2, k), one, Status.CONVERGED, 1) for k, one in enumerate(at)])
     rough = SimpleNamespace(problem=problem, residuals=None, fit=lambda _: next(fits))
