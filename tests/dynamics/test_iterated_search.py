@@ -100,13 +100,12 @@ def judged(box, *, sigma_estimated=False, sigma_known=False):
 )
 def test_a_search_that_creeps_at_an_explained_fit_is_not_gone_on_with(known, costs, searches):
     box = CASES["consecutive"].problem().box
-    at = [Linearised(np.zeros(1), np.ones((1, 2)), offset=cost) for cost in costs]
+    at = [Linearised(np.full(60, np.sqrt(cost / 60)), np.ones((60, 2))) for cost in costs]
     fits = [Fit(box.middle, one, Status.ITERATION_LIMIT, 1) for one in at]
     more = iter(fits[1:])
-    prepared = SimpleNamespace(
-        problem=judged(box, sigma_known=known), residuals=range(60), fit=lambda _: next(more)
-    )
-    assert _continued(prepared, fits[0], 4).cost == costs[searches]
+    problem = judged(box, sigma_known=known)
+    prepared = SimpleNamespace(problem=problem, fit=lambda _: next(more))
+    assert _continued(prepared, fits[0], 4).cost == pytest.approx(costs[searches])
 
 
 @pytest.mark.parametrize(

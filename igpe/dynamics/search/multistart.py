@@ -35,7 +35,6 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.engine import (
     UNANSWERED,
-    Restarts,
     Run,
     SearchJob,
     best_of,
@@ -46,7 +45,8 @@ from igpe.dynamics.search.engine import (
 from igpe.dynamics.shooting.base import (
     Estimator,
     Profile,
-    minimises_squares,
+    is_chi_squared,
+    is_explained,
     require_bounds,
     require_start,
 )
@@ -201,7 +201,6 @@ SHARE = 0.1  # of the random starts that end anywhere, which must agree for the 
 RETURNS = 25  # searches that end at the best optimum, after which no start is changed any more
 UNCONFIRMED = 2  # times the patience, while fewer searches than must agree reached the best
 WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start may lie beyond them
-ACCEPTED = 0.05  # chance that a right fit is not taken for explained
 UNLIKELY = 3  # searches that end at one optimum that errors explain: a better one is unlikely
 PART = 1 / 16  # of the work after which such an optimum ends the search
 UNSEEN = 1e-2  # decrease of chi squared, with known errors, that no measurement shows
@@ -300,7 +299,7 @@ class IteratedSearch(Checked):
         ends are no better (docs/notes/search.md). Nor does it gain anything beside an optimum.
         """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
-        unseen = UNSEEN if _is_chi_squared(problem) else 0.0
+        unseen = UNSEEN if is_chi_squared(problem) else 0.0
         search = GaussNewton(ENOUGH, unseen, max_iterations=self.iterations)
         shooting = replace(
             self.local, integrator=integrator, search=search, restarts=ONCE, hierarchical=False
@@ -348,7 +347,7 @@ class _Search:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
         self.is_likelihood = rough.problem.sigma_estimated
-        self.is_deviance = self.is_likelihood or _is_chi_squared(rough.problem)
+        self.is_deviance = self.is_likelihood or is_chi_squared(rough.problem)
         self.reached: list[float] = []
         self._said = time.monotonic()
 
@@ -407,7 +406,9 @@ class _Search:
     @property
     def is_sure(self) -> bool:
         """Whether errors of known size explain the best optimum, which several reached."""
-        return self._at_best >= UNLIKELY and _is_explained(self.rough, self.pool[0])
+        best = self.pool[0].at
+        is_met = self._at_best >= UNLIKELY and best is not None
+        return is_met and is_explained(self.rough.problem, best)
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
@@ -445,18 +446,6 @@ class _Search:
             say(f"{count} searches, {at_best} of them at the best objective so far, {best:.4g}")
 
 
-def _is_chi_squared(problem: Problem) -> bool:
-    """Whether the objective is a sum of squares of errors of known size."""
-    return problem.sigma_known and minimises_squares(problem) and not problem.has_spectra
-
-
-def _is_explained(prepared: PreparedShooting, fit: Fit) -> bool:
-    """Whether errors of known size explain the fit."""
-    if not _is_chi_squared(prepared.problem):
-        return False
-    return fit.cost <= Restarts(chance=ACCEPTED).explained(len(prepared.residuals))
-
-
 def _redrawn(parent: FloatArray, other: FloatArray, random: np.random.Generator) -> FloatArray:
     """The parent (n,) with some of its unknowns from another point: a half of them, or fewer."""
     count = round(len(parent) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
@@ -489,7 +478,7 @@ def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
             break
         creeps = fit.cost - more.cost <= ALIKE
         fit = more
-        if creeps and _is_explained(prepared, fit):
+        if creeps and is_explained(prepared.problem, more.at):
             break
     return fit
 

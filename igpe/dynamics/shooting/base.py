@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
+from scipy.special import chdtri
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import FloatArray
@@ -158,6 +159,19 @@ def mostly_measured(problem: Problem) -> bool:
 def minimises_squares(problem: Problem) -> bool:
     """Return True if the objective is a sum of squared residuals with given deviations."""
     return problem.loss.is_squares and not (problem.sigma_estimated or problem.is_censored)
+
+
+def is_chi_squared(problem: Problem) -> bool:
+    """Return True if the objective is a sum of squares of errors of known size."""
+    return problem.sigma_known and minimises_squares(problem) and not problem.has_spectra
+
+
+ACCEPTED = 0.05  # chance that a right fit is not taken for explained
+
+
+def is_explained(problem: Problem, at: Linearised) -> bool:
+    """Return True if errors of known size explain the residuals."""
+    return is_chi_squared(problem) and at.cost <= float(chdtri(len(at.residual), ACCEPTED))
 
 
 def losses_of(problem: Problem, unit: float = 1.0) -> tuple[Robust, ...]:

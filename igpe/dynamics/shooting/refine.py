@@ -28,6 +28,7 @@ from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.base import (
     Profile,
     constraints,
+    is_explained,
     is_plain,
     minimises_squares,
     objective_at,
@@ -39,15 +40,15 @@ from igpe.dynamics.shooting.tangent import tangent
 from igpe.equations.undefined import undefined_at_start
 from igpe.numerics.least_squares.active import beside_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
-from igpe.numerics.least_squares.gauss_newton import GaussNewton
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, GaussNewtonInBlocks
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
+EXPLAINED = GaussNewtonInBlocks(radius=0.1, max_iterations=300)
 FEW = 10  # steps by CVODES, after which the model is compiled
 WORSE = 1.0  # relative rise of the objective above another candidate's that is far worse
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
-LEVEL = 0.5  # of chi squared: a decrease over a whole search that matters to nobody
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
 MESH = 1e-6  # of the same: below it a rise of the objective may be an error of a mesh
 
@@ -107,8 +108,9 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem)
     if is_shot:
-        near = _fitted(problem, residuals, x, SEARCH)
-        fit = refitted_on_bounds(residuals, near, box, SEARCH)
+        search = EXPLAINED if is_explained(problem, at) else SEARCH
+        near = _fitted(problem, residuals, x, search)
+        fit = refitted_on_bounds(residuals, near, box, search)
     passed = (
         [] if fit.at is None or not is_shot else passed_bounds(problem, residuals.integrator, fit.x)
     )
@@ -177,17 +179,10 @@ def _fitted(problem: Problem, residuals: Residuals, x: FloatArray, search: Gauss
         start = Fit(x, residuals(x), Status.ITERATION_LIMIT, 0)
         quick = residuals.rougher()
         near = search.fit(quick, x, problem.box)
-        search = few if _creeps(problem, start, near) else search
     residuals.calls, residuals.work = quick.calls, quick.work
     there = residuals(near.x)
     is_better = there is not None and start.at is not None and there.cost < start.at.cost
     return search.fit(residuals, near.x if is_better else start.x, problem.box)
-
-
-def _creeps(problem: Problem, start: Fit, end: Fit) -> bool:
-    """Whether a search was not finished, though its chi squared of known errors hardly changed."""
-    is_judged = problem.sigma_known and minimises_squares(problem)
-    return is_judged and end.status is Status.ITERATION_LIMIT and start.cost - end.cost <= LEVEL
 
 
 def put_on_bounds(problem: Problem, estimate: Estimate) -> Estimate:

@@ -33,7 +33,7 @@ to the floor of the valley by what the linear model had wrong there, as long as 
 residuals at the end of the step in place of their second derivative along it).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -233,6 +233,37 @@ class GaussNewton(Checked):
                 status = Status.STALLED if broke else Status.CONVERGED
                 return Fit(x, at, status, iteration + bends, steps, promised)
         return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations + bends, steps, promised)
+
+
+@dataclass(frozen=True)
+class GaussNewtonInBlocks(GaussNewton):
+    """Gauss-Newton that is given up where a block of iterations decreases the cost by too little.
+
+    For optima that are good enough as they are: in a valley along which residuals hardly change,
+    a search creeps to its iteration limit, with that status. Each block begins with the first
+    radius.
+
+    block   iterations of each;  little: decrease of the cost
+    """
+
+    block: Count = 50
+    little: NotNegative = 0.5
+
+    def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
+        """See `GaussNewton`."""
+        x = box.clip(start)
+        fit, left, gain = (
+            Fit(x, residual(x), Status.ITERATION_LIMIT, 0),
+            self.max_iterations,
+            np.inf,
+        )
+        while fit.status is Status.ITERATION_LIMIT and left > 0 and gain > self.little:
+            one = replace(self, max_iterations=min(self.block, left))
+            more = GaussNewton.fit(one, residual, fit.x, box)
+            left, gain = left - self.block, fit.cost - more.cost
+            counts = fit.iterations + more.iterations, fit.steps + more.steps
+            fit = more._replace(iterations=counts[0], steps=counts[1])
+        return fit
 
 
 class _Trial(NamedTuple):

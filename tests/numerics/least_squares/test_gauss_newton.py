@@ -6,7 +6,12 @@ import pytest
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch, _radius
+from igpe.numerics.least_squares.gauss_newton import (
+    GaussNewton,
+    GaussNewtonInBlocks,
+    LineSearch,
+    _radius,
+)
 
 
 def box(n, lower=-np.inf, upper=np.inf):
@@ -250,3 +255,34 @@ def test_a_jump_of_the_residuals_holds_no_search():
     fit = GaussNewton(1e-10).fit(residual, np.array([0.3, 0.999]), box)
     assert fit.status is Status.CONVERGED
     assert fit.x == pytest.approx([1.5, 1.0], abs=1e-4)
+
+
+def valley(x):
+    """A narrow valley bent around the origin, along which the cost falls by 0.4 in all."""
+    radius, angle = np.hypot(*x), np.arctan2(x[1], x[0])
+    outwards, along = x / radius, np.array([-x[1], x[0]]) / radius**2
+    residual = np.array([1e4 * (radius - 1), np.sqrt(54 - 0.4 * np.sin(angle / 2) ** 2)])
+    slope = -0.1 * np.sin(angle) / residual[1]
+    return Linearised(residual, np.vstack([1e4 * outwards, slope * along]))
+
+
+def test_a_search_that_creeps_is_given_up():
+    """Each block that gains too little is the last; what converges is no other search."""
+    start = np.array([1.0, 0.1])
+    creeping = GaussNewton(curvature=False, max_iterations=300).fit(valley, start, box(2))
+    blocks = GaussNewtonInBlocks(max_iterations=300, block=5, little=0.5)
+    fit = blocks.fit(valley, start, box(2))
+    assert creeping.iterations > fit.iterations
+    assert fit.status is Status.ITERATION_LIMIT
+    assert fit.cost - creeping.cost < 0.5
+    never = blocks.fit(rosenbrock, np.array([-1.2, 1.0]), box(2))
+    assert never.cost == pytest.approx(0.0, abs=1e-16)
+    assert never.status is Status.CONVERGED
+
+
+def test_blocks_go_on_to_the_limit_of_iterations():
+    limited = GaussNewtonInBlocks(max_iterations=7, block=3, little=0.0)
+    fit = limited.fit(rosenbrock, np.array([-30.0, 40.0]), box(2))
+    assert fit.status is Status.ITERATION_LIMIT
+    assert 7 <= fit.iterations <= 14  # with bent steps
+    assert GaussNewtonInBlocks().fit(lambda _: None, np.zeros(2), box(2)).at is None
