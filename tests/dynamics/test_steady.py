@@ -14,7 +14,14 @@ from igpe.dynamics.integrators import steady as steady_starts
 from igpe.dynamics.integrators import switched
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.compiler import compiler
-from igpe.dynamics.shooting.residuals import OVERHEAD, SWITCHED, Residuals, runs_of
+from igpe.dynamics.shooting.residuals import (
+    BOUNDED,
+    FACTORED,
+    OVERHEAD,
+    SWITCHED,
+    Residuals,
+    runs_of,
+)
 from igpe.equations.compiled import compiled
 from igpe.structure.identifiability import Access
 
@@ -142,7 +149,8 @@ def test_steps_to_rest_count_as_work_without_sensitivities():
     assert all(0 < one.plain < one.steps for one in every)
     moved = sum(3 * (one.plain + (one.steps - one.plain) * (1 + len(q))) for one in every)
     least = sum(OVERHEAD + SWITCHED * one.stretches for one in every)
-    assert residuals.work == least + moved
+    step = int(len(q) ** 2 * (FACTORED * len(residuals) + BOUNDED * len(q)))
+    assert residuals.work == least + moved + step
 
 
 @pytest.mark.skipif(not compiler(), reason="needs a C compiler")

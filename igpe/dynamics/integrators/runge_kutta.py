@@ -401,9 +401,9 @@ class RungeKuttaIntervals(Intervals):
         expected = (len(self.cut.times), self.ivp.measured.numel())
         if np.shape(weights) != expected:
             raise ValueError(f"Expected weights of shape {expected}, got {np.shape(weights)}.")
-        beyond = ((0, 0), (0, len(self.ivp.implicit)))
-        of_outputs = np.pad(np.asarray(weights, dtype=float), beyond)
-        which = np.zeros_like(of_outputs, dtype=np.int64)
+        of_outputs = np.zeros((expected[0], expected[1] + len(self.ivp.implicit)))
+        of_outputs[:, : expected[1]] = weights
+        which = np.zeros(of_outputs.shape, dtype=np.int64)
         count = 1 if sums is None else 1 + int(sums.max(initial=0))
         if sums is not None:
             which[:, : expected[1]] = sums
