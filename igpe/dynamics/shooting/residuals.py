@@ -304,8 +304,9 @@ class Residuals:
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
-        self.integrator = integrator
-        self.runs = tuple(run.cheaper() for run in runs_of(problem, integrator))
+        self.integrator, self.runs = integrator, runs_of(problem, integrator)
+        if not problem.has_spectra:  # these need the derivatives of all that absorbs
+            self.runs = tuple(run.cheaper() for run in self.runs)
         self.unmeasured = unmeasured(problem)
         self.spectral: tuple[SpectralBlock, ...] = spectral_blocks(problem, self.runs)
         self._losses = losses_of(problem)
