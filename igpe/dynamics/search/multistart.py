@@ -407,8 +407,9 @@ class _Search:
     def is_sure(self) -> bool:
         """Whether errors of known size explain the best optimum, which several reached."""
         best = self.pool[0].at
-        is_met = self._at_best >= UNLIKELY and best is not None
-        return is_met and is_explained(self.rough.problem, best)
+        if best is None or self._at_best < UNLIKELY:
+            return False
+        return is_explained(self.rough.problem, best)
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""

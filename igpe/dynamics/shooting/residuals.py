@@ -180,6 +180,8 @@ class Run:
         if own is not None:
             rows, columns = [*rows, m.row[own >= 0]], [*columns, own[own >= 0]]
         chosen = cheaper(self.simulation.intervals, np.concatenate(rows), np.concatenate(columns))
+        if chosen is self.simulation.intervals:
+            return self
         return replace(self, simulation=replace(self.simulation, intervals=chosen))
 
     def forwards(self) -> "Run":
@@ -305,8 +307,10 @@ class Residuals:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
         self.integrator, self.runs = integrator, runs_of(problem, integrator)
-        if not problem.has_spectra:  # these need the derivatives of all that absorbs
-            self.runs = tuple(run.cheaper() for run in self.runs)
+        chosen = tuple(run.cheaper() for run in self.runs)
+        is_other = any(a is not b for a, b in zip(chosen, self.runs, strict=True))
+        if is_other and not problem.has_spectra:  # these need derivatives of all that absorbs
+            self.runs = chosen
         self.unmeasured = unmeasured(problem)
         self.spectral: tuple[SpectralBlock, ...] = spectral_blocks(problem, self.runs)
         self._losses = losses_of(problem)
