@@ -9,6 +9,7 @@ import pytest
 from initial_values import needs_compiler
 from ode import over_time
 
+import igpe
 from igpe.dynamics.integrators.automatic import Automatic, Backward, swept_back
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
@@ -133,7 +134,7 @@ def test_the_answer_says_so_with_what_is_predicted():
     estimate = SingleShooting(EXACT).estimate(problem, problem.box.mapping(some_point(problem)))
     (said,) = [note for note in estimate.notes if "sweep back" in note]
     assert "6 measured values by 41 unknowns" in said
-    predicted = chosen(problem)[0].share
+    predicted = chosen(problem, Automatic(1e-8, 1e-10))[0].share
     assert f"expects {100 * predicted:.0f} % of the time" in said
     assert 0 < predicted < 1
 
@@ -146,3 +147,14 @@ def test_the_optimum_is_that_of_directions_forwards(monkeypatch):
     forwards = SingleShooting().estimate(problem, start)
     assert not any("sweep back" in note for note in forwards.notes)
     assert back.objective == pytest.approx(forwards.objective, rel=1e-6, abs=1e-6)
+
+
+def test_the_result_says_it_once():
+    problem = chain([39], times=8)
+    brief = igpe.Settings(
+        complement=igpe.search.IteratedSearch(starts=1, most=0, finalists=1, iterations=5)
+    )
+    result = igpe.estimate(problem, brief, certify=False, time_limit=20.0)
+    said = [note for note in result.notes if "sweep back" in note]
+    assert len(said) == 1
+    assert said[0].startswith("igpe computed the derivatives of 8 measured values by 41 unknowns")
