@@ -302,7 +302,8 @@ class RungeKuttaIntervals(Intervals):
     @property
     def directions(self) -> int:
         """How many directions `from_start` has."""
-        return len(self._moving)
+        start = np.flatnonzero(np.asarray(ca.which_depends(self.ivp.start, self.ivp.q), bool))
+        return len(np.union1d(start, self._places))
 
     @cached_property
     def _places(self) -> IntArray:

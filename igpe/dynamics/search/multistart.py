@@ -416,7 +416,10 @@ class _Search:
         return one < other and not self._is_same(one, other)
 
     def _is_level(self, one: Fit, other: Fit) -> bool:
-        return self._is_same(one.cost, other.cost)
+        """Whether one of two ends stands for both: ends of likelihoods of the same size do."""
+        if self.is_likelihood:
+            return self._is_same(one.cost, other.cost)
+        return is_same_objective(one.cost, other.cost)
 
     def _is_same(self, one: float, other: float) -> bool:
         """Whether two rough objectives are the same; of likelihoods the size says nothing.

@@ -45,6 +45,7 @@ from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
 EXPLAINED = GaussNewtonInBlocks(radius=0.1, max_iterations=300)
+MANY = 50  # unknowns; 300 iterations of fewer take seconds
 FEW = 10  # steps by CVODES, after which the model is compiled
 WORSE = 1.0  # relative rise of the objective above another candidate's that is far worse
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
@@ -108,7 +109,8 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem)
     if is_shot:
-        search = EXPLAINED if is_explained(problem, at) else SEARCH
+        may_creep = len(box) >= MANY and is_explained(problem, at)
+        search = EXPLAINED if may_creep else SEARCH
         near = _fitted(problem, residuals, x, search)
         fit = refitted_on_bounds(residuals, near, box, search)
     passed = (
