@@ -24,7 +24,7 @@ import igpe
 from igpe.equations.compiled import compiled
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm
-from igpe.proofs.checker.experiments import Replay, line, replay_tape, replays
+from igpe.proofs.checker.experiments import Factored, Replay, line, replay_tape, replays
 from igpe.proofs.checker.interval import Interval
 
 K = plain("checker", CHECKER)  # a fault can be planted in each
@@ -199,7 +199,7 @@ def of_transport(seed: int) -> int:
     c, wrong = np.empty(a.shape), 0
     for k in range(4):
         one = np.empty((n, n))
-        K["step"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
+        K["polynomials"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
         c[:, :, k] = one
     for k in range(4):
         for _ in range(4):
@@ -239,7 +239,7 @@ def of_defect(seed: int) -> int:
 def of_directions(seed: int) -> int:
     """Errors along old directions and new ones, and the rest, reach no further than they may."""
     rng = np.random.default_rng(seed)
-    n, kernel = int(rng.integers(1, 4)), K["step"]
+    n, kernel = int(rng.integers(1, 4)), K["polynomials"]
     many = kernel.count_of(n)
     a = rng.normal(size=(n, many)) * 10.0 ** rng.integers(-9, 1, many)
     a[:, rng.random(many) < 0.3] = 0.0
@@ -329,6 +329,65 @@ def of_growth(seed: int) -> int:
     return wrong
 
 
+def of_means(seed: int) -> int:
+    """Weighted means of terms >= 0, some of them 0, in fractions; of numbers of any size."""
+    rng, wrong, kernel = np.random.default_rng(seed), 0, K["intervals"]
+    for _ in range(20):
+        n, far = int(rng.integers(2, 5)), rng.random(2) < 0.5
+        size = 10.0 ** (rng.integers(-300, 300) if far[0] else rng.integers(-3, 3, n))
+        low = np.abs(rng.normal(size=n)) * size * (rng.random(n) < 0.5)
+        high = low + np.abs(rng.normal(size=n)) * size * (rng.random(n) < 0.8)
+        ends = np.column_stack([low, high])
+        if rng.random() < 0.2:
+            ends[0, 0] = -0.1 * size[0] if not far[0] else -size
+        weights = rng.choice([-1.0, 0.0, 1 / 3, 2.0], n)
+        weights *= 10.0 ** (rng.integers(-120, 120) if far[1] else rng.integers(-5, 5, n))
+        code = np.column_stack([np.full(n, kernel.WEIGHT), np.arange(n), np.zeros(n, int)])
+        with np.errstate(all="ignore"):
+            found = kernel.mean(code, weights, 0, n, ends)
+        for _ in range(10):
+            share = [Fraction(int(k), 4) for k in rng.choice([0, 0, 1, 4, 4], n)]
+            t = [_between(*end, s) for end, s in zip(ends, share, strict=True)]
+            if total := sum(t):
+                mean = sum(Fraction(w) * v for w, v in zip(weights, t, strict=True)) / total
+                wrong += not _holds(found, mean)
+    return wrong
+
+
+def of_factored(seed: int) -> int:
+    """Slopes multiplied out and factored anew, at points of boxes of states and parameters."""
+    rng = np.random.default_rng(seed)
+    x, p = ca.SX.sym("x", 3), ca.SX.sym("p", 3)
+
+    def monomial() -> Any:
+        of = [x[int(rng.integers(3))], p[int(rng.integers(3))], 1.0]
+        return of[int(rng.integers(3))] * of[int(rng.integers(3))]
+
+    below = [sum(float(rng.integers(1, 4)) / 3 * monomial() for _ in range(3)) for _ in range(2)]
+    below = [b + (x[k] if seed % 2 else 0.1) for k, b in enumerate(below)]
+    f = ca.vertcat(*(
+        sum(float(rng.integers(-2, 3)) * monomial() for _ in range(3)) / below[k % 2] * monomial()
+        + x[k] * (monomial() - x[k] / below[0]) - ca.exp(-monomial()) * x[k]
+        for k in range(3)
+    ))  # fmt: skip
+    given = [ca.SX.sym("t"), x, p, ca.SX.sym("u", 0)]
+    tape, kernel, true = Factored(replay_tape(given, f)).tape, K["step"], Evaluated(given, f)
+    values, none, wrong = K["integration"].values_of(tape, 0), np.zeros((0, 2)), 0
+    for _ in range(10):
+        low = np.abs(rng.normal(size=(2, 3))) * (rng.random((2, 3)) < 0.7)
+        high = low + np.abs(rng.normal(size=(2, 3))) * rng.choice([1e-3, 1.0], (2, 3)) + 1e-9
+        both = [np.column_stack([low[k], high[k]]) for k in range(2)]
+        with np.errstate(all="ignore"):
+            kernel.evaluate(tape, (0.0, 0.0), *both, none, False, values)
+        for share in rng.random((5, 2, 3)):
+            at = low + share * (high - low)
+            exact = true(0.0, at[0], at[1], [])
+            ends = values.value[tape.results]
+            slack = 1e-12 * (1 + np.abs(exact))
+            wrong += int(((exact < ends[:, 0] - slack) | (exact > ends[:, 1] + slack)).sum())
+    return wrong
+
+
 def _differences(true: "Reference", t: float, x: np.ndarray, p: np.ndarray) -> np.ndarray:
     h = 1e-5
     steps = [h * row for row in np.eye(len(x))]
@@ -392,6 +451,40 @@ def of_integration(seed: int, models: int = 1, inputs: int = 0, order: int = 6) 
             wrong += residuals_outside(
                 experiment, true, low, high, seed=k, order=order, cubic=cubic
             )[0]
+    return wrong
+
+
+def of_tubes(seed: int, inputs: int = 0) -> int:
+    """Residuals where the sum of squares is below a level: what lies above it is cut off."""
+    return tubes_outside(*random_experiment(seed, inputs), seed=seed)
+
+
+def tubes_outside(
+    experiment: Replay, truth: "Reference", low: np.ndarray, high: np.ndarray, *, seed: int
+) -> int:
+    """How many residuals lie outside, or sums below their bound, with levels that cut off much."""
+    rng, wrong = np.random.default_rng(seed), 0
+    boxes = confirm.Boxes.around(low, high)
+    for k in range(len(boxes)):
+        share = rng.choice([0.0, 0.5, 1.0, rng.random()], (6, len(low)))
+        points = [low[:, k] + s * (high - low)[:, k] for s in share]
+        rows = [integrated(experiment, truth, p) for p in points]
+        known = [r for r in rows if r is not None]
+        if not known:
+            continue
+        level = float(rng.choice([0.5, 1.0, 1.1])) * float((known[0] ** 2).sum()) + 1e-6
+        one = boxes[np.array([k])]
+        found = confirm.residuals(experiment, one, confirm.Effort(), level, np.zeros(1))
+        for true in known:
+            total = float((true**2).sum()) * (1 + 1e-9) + 1e-12
+            wrong += total < min(found.sum[0], level)
+            if total < level:
+                p = points[next(i for i, r in enumerate(rows) if r is true)]
+                half = np.where(one.half[:, 0] > 0, one.half[:, 0], 1.0)
+                delta = (p - one.center[:, 0]) / half
+                apart = np.abs(true - _rows_at(found.c[:, :, 0], delta))
+                slack = INTEGRATED * (1 + np.abs(true))
+                wrong += int((apart > found.e[:, 0] + slack).sum())
     return wrong
 
 

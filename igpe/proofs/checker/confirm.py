@@ -44,26 +44,28 @@ def monomials(n: int, *, cubic: bool) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes of parameters, center + half * delta; contain [low, high] they were made of.
+    """Boxes of parameters [low, high], and center + half * delta, which contain them.
 
-    center, half  (n_parameters, n_boxes)
+    Each (n_parameters, n_boxes).
     """
 
+    low: FloatArray
+    high: FloatArray
     center: FloatArray
     half: FloatArray
 
     @classmethod
     def around(cls, low: FloatArray, high: FloatArray) -> "Boxes":
-        """Smallest ones, up to rounding outward."""
+        """Those from low to high."""
         center = np.clip(low / 2 + high / 2, low, high)
         half = above(np.maximum(high - center, center - low))
-        return cls(center, np.where(low == high, 0.0, half))
+        return cls(low, high, center, np.where(low == high, 0.0, half))
 
     def __len__(self) -> int:
         return int(self.center.shape[1])
 
     def __getitem__(self, index: IntArray | BoolArray) -> "Boxes":
-        return Boxes(self.center[:, index], self.half[:, index])
+        return Boxes(*(getattr(self, f.name)[:, index] for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Effort:
 
 
 ORDERS = 4, 12  # the lowest and the highest
+IDLE = 8  # after so many tubes for nothing one in so many boxes is tried
 MANY = 8  # terms for each state from which products take most of the time
 MOST_CUBIC = 5  # of more parameters, terms of degree 3 take longer than they gain
 
@@ -124,15 +127,21 @@ def residuals(
     c = np.zeros((len(monomials(n, cubic=cubic)), len(program.value), count))
     many_terms = len(c) >= MANY * len(program.start.results)
     e, total, spread = np.full(c.shape[1:], np.inf), np.zeros(count), np.zeros((n, count))
+    idle = 0  # tubes, one after the other, that have not excluded their box
     for k in range(count):
         if time.monotonic() >= effort.end:
             break
         rows = ReplayRows(np.zeros(c.shape[:2]), np.full(c.shape[1], np.inf), np.zeros(n))
         center, half = boxes.center[:, k].copy(), boxes.half[:, k].copy()
         order = effort.order or _order(effort, center, half, many_terms=many_terms)
-        pace = Pace(order, effort.growth, effort.precision, effort.absolute, effort.most, cubic)
-        total[k] = integrate(program, center, half, pace, float(cut - known[k]), rows)
+        tubes = idle < IDLE or k % IDLE == 0
+        given = effort.growth, effort.precision, effort.absolute, effort.most
+        pace = Pace(order, *given, cubic, tubes)
+        ends = np.stack([boxes.low[:, k], boxes.high[:, k]], axis=1)
+        total[k] = integrate(program, center, half, ends, pace, float(cut - known[k]), rows)
         c[:, :, k], e[:, k], spread[:, k] = rows
+        is_excluded = total[k] > cut - known[k] and np.isinf(rows.e).all()
+        idle = 0 if is_excluded else idle + int(tubes)
     return BoxRows(c, e, total, spread)
 
 
@@ -154,11 +163,11 @@ def _order(effort: Effort, center: FloatArray, half: FloatArray, *, many_terms: 
 def load_kernels(experiment: Replay, unknowns: int) -> None:
     """Compile the kernels, or load them: that is not of the time given for a proof."""
     say("Preparing the check (about a minute the first time on this machine)")
-    none, pace = np.zeros(unknowns), Pace(1, 1.0, 1.0, 1.0, 0, cubic=False)
+    none, pace = np.zeros((unknowns, 2)), Pace(1, 1.0, 1.0, 1.0, 0, cubic=False, tubes=True)
     terms, rows = len(monomials(unknowns, cubic=False)), len(experiment.program.value)
     room = ReplayRows(np.zeros((terms, rows)), np.full(rows, np.inf), np.zeros(unknowns))
     with np.errstate(all="ignore"):
-        integrate(experiment.program, none, none, pace, -1.0, room)
+        integrate(experiment.program, none[:, 0].copy(), none[:, 0].copy(), none, pace, -1.0, room)
     say("Checking the certificate")
 
 

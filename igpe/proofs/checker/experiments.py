@@ -1,16 +1,18 @@
 """Experiments as the checker reads them: tapes for slopes, starts and measured quantities.
 
 Priors are measurements of the unknowns themselves: they join the first experiment's, at its start.
-CasADi's expressions become lists of operations (`kernels.intervals`). Inputs
-given by tables are straight lines between two stops: on a line through (t_0, y_0) with slope b an
-input is y_0 + b (t - t_0). The slope is an interval that holds the exact
-(y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
+CasADi's expressions become lists of operations (`kernels.intervals`). Inputs given by tables are
+straight lines between two stops: on a line through (t_0, y_0) with slope b an input is
+y_0 + b (t - t_0). The slope is an interval that holds the exact (y_1 - y_0) / (t_1 - t_0), and what
+it is rounded to.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import product as pairs
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -50,6 +52,7 @@ OTHERS = {
     ca.OP_POW, ca.OP_CONSTPOW,
 }  # fmt: skip
 LARGEST_POWER = 12
+MOST_TERMS = 60  # of a sum that is multiplied out
 MOST_RATES = 200  # of a sum that is taken apart
 LEAST_SHARE, MOST_SHARE = Fraction(1, 10**60), Fraction(10**60)  # of a rate in a sum
 ENDLESS = 99  # powers of the time of what depends on the states
@@ -102,14 +105,24 @@ class _Writer:
         row = op, a, b, smooth, number
         if row in self.known and (op != intervals.CONST or number != 0):  # zeros have signs
             return self.known[row]
+        return self._append(row)
+
+    def mean(self, terms: Sequence[tuple[int, float]]) -> int:
+        """Weighted mean of numbers, whose weights are operations."""
+        first = len(self.rows)
+        for place, number in terms:
+            self._append((intervals.WEIGHT, place, 0, 0, number))
+        return self._append((intervals.MEAN, first, len(terms), 0, 0.0))
+
+    def _append(self, row: tuple[int, int, int, int, float]) -> int:
+        op, a, b, *_ = row
         depends, length = np.zeros(self.states, dtype=bool), 1
         if op == intervals.STATE:
             depends[a], length = True, ENDLESS
         elif op in (intervals.TIME, intervals.INPUT):
             length = 2
         elif op not in intervals.LEAVES:
-            is_binary = op in (*BINARY.values(), intervals.POWER)
-            of = [a, b] if is_binary else [a]
+            is_binary, of = op in (*BINARY.values(), intervals.POWER), self.arguments(row)
             depends = np.any([self.depends[i] for i in of], axis=0)
             lengths = [self.length[i] for i in of]
             length = max(lengths)
@@ -125,6 +138,16 @@ class _Writer:
         self.length.append(min(length, ENDLESS))
         self.depends.append(depends)
         return len(self.rows) - 1
+
+    @staticmethod
+    def arguments(row: Sequence[Any]) -> list[int]:
+        """Operations that one is made of."""
+        op, a, b, *_ = row
+        if op in intervals.LEAVES:
+            return []
+        if op == intervals.MEAN:
+            return list(range(a, a + b))
+        return [a, b] if op in (*BINARY.values(), intervals.POWER) else [a]
 
     def _sum(self, op: int, a: int, b: int) -> dict[int, Fraction]:
         """Write the next operation as a sum of multiples of others; of itself, if it is no sum."""
@@ -210,19 +233,189 @@ class _Writer:
         """All of them."""
         rates = sorted({rate for r in results for rate in self.sums[r]})
         share = [[float(self.sums[r].get(rate, 0)) for rate in rates] for r in results]
-        op, a, b, smooth = (np.array([r[k] for r in self.rows], dtype=np.intp) for k in range(4))
+        code = [(*row[:4], length) for row, length in zip(self.rows, self.length, strict=True)]
+        needed = [self._needed([r]) for r in results]
+        own = [
+            [k for k in places if i < self.states and self.depends[k][i]]
+            for i, places in enumerate(needed)
+        ]
+        every = self._needed(results)
+        kinds = {self.rows[k][0] for k in every}
         return intervals.ReplayTape(
-            op=op,
-            a=a,
-            b=b,
-            smooth=smooth,
+            code=np.array(code, dtype=np.intp).reshape(-1, 5),
             number=np.array([row[4] for row in self.rows], dtype=float),
-            length=np.array(self.length, dtype=np.intp),
-            depends=np.array(self.depends).reshape(len(op), self.states),
+            depends=np.array(self.depends).reshape(len(code), self.states),
             results=np.array(results, dtype=np.intp),
             rates=np.array(rates, dtype=np.intp),
             share=np.array(share, dtype=float).reshape(len(results), len(rates)),
+            every=np.array(every, dtype=np.intp),
+            own=np.array([k for places in own for k in places], dtype=np.intp),
+            own_first=np.cumsum([0, *map(len, own)], dtype=np.intp),
+            divides=intervals.DIV in kinds or max(kinds, default=0) >= intervals.POWER,
+            is_smooth=not kinds & {intervals.POWER, intervals.FUNCTION + intervals.SQRT},
         )
+
+    def _needed(self, results: Sequence[int]) -> list[int]:
+        """Operations that some results are made of, in order."""
+        needed = set(results)
+        for k in range(len(self.rows) - 1, -1, -1):
+            if k in needed:
+                needed.update(self.arguments(self.rows[k]))
+        return sorted(needed)
+
+
+Sum = dict[tuple[int, ...], Fraction]
+"""Products of operations, each sorted with one entry for each factor, and how often they occur."""
+
+
+class Factored:
+    """Slopes multiplied out and factored anew, as interval arithmetic likes them.
+
+    It overestimates where a quantity occurs more than once. What is above a sum and in it as well,
+    such as b x / (a x + b x), is a mean (`intervals.mean`). Coefficients are rational numbers. One
+    over the sum `below[k]` is the factor -1 - k.
+
+    tape       the slopes, each as it was unless it has means now, or fewer leaves
+    cancelled  of quotients that are means now the terms below; () of those that are gone
+    """
+
+    def __init__(self, tape: intervals.ReplayTape) -> None:
+        self.writer = _Writer(tape.depends.shape[1])
+        for row, number in zip(tape.code[:, :4].tolist(), tape.number.tolist(), strict=True):
+            self.writer._append((*row, number))
+        self.sums: dict[int, Sum] = {}
+        self.below: list[Sum] = []
+        self.cancelled: list[list[tuple[int, ...]]] = []
+        results = tape.results.tolist()
+        chosen = [min(self.written(self.expanded(r)), r, key=self._cost) for r in results]
+        self.tape = self.writer.tape(chosen)
+
+    def may_be_undefined(self, low: FloatArray) -> bool:
+        """Whether what is cancelled may be 0 / 0, with parameters not below `low`."""
+        rows = enumerate(self.writer.rows)
+        positive = {i for i, row in rows if row[0] == intervals.PARAMETER and low[row[1]] > 0}
+        return any(not any(positive.issuperset(t) for t in terms) for terms in self.cancelled)
+
+    def _cost(self, result: int) -> tuple[bool, int]:
+        """Whether there is a quotient, but no mean; how often leaves occur."""
+        rows, counts = self.writer.rows, dict[int, int]()
+        places = self.writer._needed([result])
+        for k in places:
+            of = self.writer.arguments(rows[k])
+            counts[k] = sum(counts[i] for i in of) if of else int(rows[k][0] != intervals.CONST)
+        kinds = {rows[k][0] for k in places}
+        return intervals.DIV in kinds and intervals.MEAN not in kinds, counts[result]
+
+    def expanded(self, place: int) -> Sum:
+        """An operation as a sum of products; of itself, if there are too many or it is no sum."""
+        if place not in self.sums:
+            found = self._expanded(place)
+            is_fine = all(LEAST_SHARE < abs(c) < MOST_SHARE for c in found.values())
+            is_fine = is_fine and len(found) <= MOST_TERMS
+            self.sums[place] = found if is_fine else {(place,): Fraction(1)}
+        return self.sums[place]
+
+    def _expanded(self, place: int) -> Sum:
+        op, a, b, _, number = self.writer.rows[place]
+        if op == intervals.CONST and np.isfinite(number):
+            return {(): Fraction(number)} if number else {}
+        if op in (intervals.ADD, intervals.SUB):
+            return _added(self.expanded(a), self.expanded(b), 1 if op == intervals.ADD else -1)
+        if op == intervals.NEG:
+            return _added({}, self.expanded(a), -1)
+        if op in (intervals.MUL, intervals.SQUARE):
+            return _multiplied(self.expanded(a), self.expanded(a if op == intervals.SQUARE else b))
+        if op == intervals.DIV and (below := self.expanded(b)):
+            return _multiplied(self.expanded(a), self._inverse(below))
+        return {(place,): Fraction(1)}
+
+    def _inverse(self, below: Sum) -> Sum:
+        if list(below) == [()]:
+            return {(): 1 / below[()]}
+        if below not in self.below:
+            self.below.append(below)
+        return {(-1 - self.below.index(below),): Fraction(1)}
+
+    def written(self, terms: Sum) -> int:
+        """Write a sum; where it stands."""
+        left = dict(terms)
+        for k, below in enumerate(self.below):
+            if len(below) > 1 and min(below.values()) > 0:
+                self._write_means(left, -1 - k, below)
+        return self._factored(left)
+
+    def _write_means(self, terms: Sum, inverse: int, below: Sum) -> None:
+        """Replace terms over a sum by means, as far as there are."""
+        while True:
+            shares: dict[tuple[int, ...], dict[tuple[int, ...], Fraction]] = {}
+            for m, c in terms.items():
+                for t, d in below.items():
+                    if (rest := _divided(m, (inverse, *t))) is not None and inverse not in rest:
+                        shares.setdefault(rest, {})[t] = c / d
+            if not shares:
+                return
+            rest, weights = max(shares.items(), key=lambda item: len(item[1]))
+            for t in weights:
+                del terms[tuple(sorted((*rest, inverse, *t)))]
+            if len(weights) == len(below) and len(set(weights.values())) == 1:
+                own, more = rest, next(iter(weights.values()))
+                self.cancelled.append([])
+            else:
+                self.cancelled.append(list(below))
+                by = tuple(reduce(lambda a, b: a & b, map(Counter, below)).elements())
+                places = [self._product(d, _divided(t, by) or ()) for t, d in below.items()]
+                of = [(i, float(weights.get(t, 0))) for i, t in zip(places, below, strict=True)]
+                own, more = tuple(sorted((*rest, self.writer.mean(of)))), Fraction(1)
+            terms[own] = terms.get(own, Fraction(0)) + more
+
+    def _factored(self, terms: Sum) -> int:
+        counts = Counter(factor for m in terms for factor in set(m))
+        if max(counts.values(), default=1) == 1 or len(terms) == 1:
+            products = [self._product(c, m) for m, c in terms.items()]
+            return self._reduced(intervals.ADD, products or [self.writer.constant(0.0)])
+        kinds = {i: self.writer.rows[i][0] for i in counts if i >= 0}
+        first = max(counts, key=lambda i: (counts[i], kinds.get(i) == intervals.PARAMETER, i))
+        inner = {_divided(m, (first,)) or (): c for m, c in terms.items() if first in m}
+        outer = {m: c for m, c in terms.items() if first not in m}
+        product = self._reduced(intervals.MUL, [self._place(first), self._factored(inner)])
+        return self._reduced(intervals.ADD, [product, *([self._factored(outer)] if outer else [])])
+
+    def _product(self, c: Fraction, factors: tuple[int, ...]) -> int:
+        counts = Counter(factors)
+        places = [self.writer.whole_power(self._place(i), n) for i, n in sorted(counts.items())]
+        if c != 1 or not places:
+            places.append(self._constant(c))
+        return self._reduced(intervals.MUL, places)
+
+    def _constant(self, c: Fraction) -> int:
+        return self.writer.add(intervals.CONST, 0, int(Fraction(float(c)) != c), number=float(c))
+
+    def _place(self, factor: int) -> int:
+        inner = factor if factor >= 0 else self.written(self.below[-1 - factor])
+        return inner if factor >= 0 else self.writer.reciprocal(inner)
+
+    def _reduced(self, op: int, places: Sequence[int]) -> int:
+        return reduce(lambda one, other: self.writer.add(op, one, other), places)
+
+
+def _added(one: Sum, other: Sum, sign: int) -> Sum:
+    total = {m: one.get(m, Fraction(0)) + sign * other.get(m, Fraction(0)) for m in one | other}
+    return {m: c for m, c in total.items() if c}
+
+
+def _multiplied(one: Sum, other: Sum) -> Sum:
+    product: Sum = {}
+    for (m, c), (n, d) in pairs(one.items(), other.items()):
+        both = tuple(sorted(m + n))
+        product[both] = product.get(both, Fraction(0)) + c * d
+    return {m: c for m, c in product.items() if c}
+
+
+def _divided(m: tuple[int, ...], by: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The other factors of a product that has these; None if it does not have them."""
+    rest = Counter(m)
+    rest.subtract(by)
+    return None if min(rest.values(), default=0) < 0 else tuple(sorted(rest.elements()))
 
 
 class InputLine(NamedTuple):
@@ -276,6 +469,11 @@ class Replay:
     inputs: tuple[InputLine, ...] = ()
 
     @cached_property
+    def factored(self) -> Factored:
+        """The slopes as tubes use them."""
+        return Factored(self.slopes)
+
+    @cached_property
     def program(self) -> Program:
         """The same as the kernels read it."""
         column, value, sigma = (
@@ -288,6 +486,7 @@ class Replay:
             rises[i, :, 0], rises[i, :, 1] = one.slope.low, one.slope.high
         return Program(
             slopes=self.slopes,
+            sharp=self.factored.tape,
             start=self.start,
             measured=self.measured,
             t0=float(self.t0),

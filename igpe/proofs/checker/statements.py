@@ -324,6 +324,19 @@ class StatedWeights:
         )
 
 
+def premise_of_quotients(experiments: Sequence[Replay], low: FloatArray) -> str:
+    """A sentence on where equations are not defined, with a space before it; empty if none is.
+
+    low  bounds of the parameters
+    """
+    if not any(experiment.factored.may_be_undefined(low) for experiment in experiments):
+        return ""
+    return (
+        " Excluded are parameter values for which a quotient in the differential equations is "
+        "0 / 0 at some time."
+    )
+
+
 def _upward(size: float) -> float:
     """The next power of ten; residuals at a point are known to 1e-9."""
     return float(10.0 ** math.ceil(math.log10(max(size, 1e-9))))

@@ -50,6 +50,7 @@ from igpe.proofs.checker.statements import (
     difference,
     fault_of_sigma,
     finite,
+    premise_of_quotients,
     read_region,
     read_weights,
     spread_at,
@@ -95,7 +96,7 @@ class Verified(Shown):
     boxes        number of boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
-    premise      standard deviations for which the bound holds, in words; empty if they are given
+    premise      conditions under which the bound holds, in words; empty if there are none
     arb          result of the additional check with Arb (`with_="arb"`); None if it was not
                  requested
     interrupted  whether Ctrl-C ended the check
@@ -410,16 +411,16 @@ def verify(
     tree = read_tree(certificate)
     _require_same(tree, problem)
     certified, problem = problem, weighted(tree.weights, problem)
-    given, third = replays(problem), _third(problem, with_)
+    given, third, own = replays(problem), _third(problem, with_), tree.likelihood
     load_kernels(given[0], len(tree.unknowns))
-    begin = time.monotonic()
+    begin, point = time.monotonic(), np.array(tree.point)
     end = begin + seconds
-    objective = value_at(given, np.array(tree.point), end)
+    objective = value_at(given, point, end)
     off = difference(tree.weights, certified, given)
-    spread = spread_at(tree.weights, certified, given, np.array(tree.point))
+    spread = spread_at(tree.weights, certified, given, point)
     why = fault_of_sigma(tree.weights, certified, off)
     refuted, open_ = _faults(tree, objective, why, timed_out=time.monotonic() >= end)
-    threshold = _threshold(tree, problem, given)
+    threshold = own.threshold(problem, given, point) if own is not None else None
     if threshold is not None and not refuted:
         refuted, doubtful = _region_faults(tree, threshold, given, end)
         open_ += doubtful
@@ -446,7 +447,8 @@ def verify(
         boxes=sum(o.boxes for o in outcomes),
         seconds=time.monotonic() - begin,
         region="" if refuted or open_ else _region_in_words(tree, threshold),
-        premise=tree.weights.premise(tree.unknowns, certified, off, spread),
+        premise=tree.weights.premise(tree.unknowns, certified, off, spread)
+        + premise_of_quotients(given, problem.box.lower),
         arb=by_arb,
         interrupted=is_over(outcomes),
     )
@@ -505,11 +507,6 @@ def _precise(effort: Effort, tree: Tree, level: float) -> Effort:
     """As precise as a level needs: boxes on which the sum is a `gap` higher are sqrt(gap) wide."""
     gap = 1 - level / tree.objective if tree.objective > level > 0 else 1.0
     return replace(effort, precision=min(effort.precision, LOSS * gap**0.5))
-
-
-def _threshold(tree: Tree, problem: Problem, given: Sequence[Replay]) -> Threshold | None:
-    own = tree.likelihood
-    return None if own is None else own.threshold(problem, given, np.array(tree.point))
 
 
 def _region_faults(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from consecutive import problem as consecutive
 from lotka_volterra import problem as lotka_volterra
+from methanol import problem as methanol
 from repeated import statistical, thinned
 from zoo import CASES
 
@@ -26,6 +27,8 @@ import igpe
         (true.of_defect, 20),
         (true.of_bounds, 30),
         (true.of_growth, 20),
+        (true.of_means, 10),
+        (true.of_factored, 10),
         (true.of_inputs, 10),
     ],
 )
@@ -41,6 +44,20 @@ def test_residuals_of_random_models(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 2, *map(statistical, (3, 8, 10))])
 def test_residuals_of_random_models_with_tables(seed: int) -> None:
     assert true.of_integration(seed, inputs=1 + seed % 2) == 0
+
+
+@pytest.mark.parametrize("seed", thinned(range(15), 7))
+def test_tubes_of_random_models(seed: int) -> None:
+    assert true.of_tubes(seed, inputs=seed % 2) == 0
+
+
+@pytest.mark.parametrize("width", [0.01, 0.3, 2.0])
+def test_tubes_where_a_quotient_begins_as_zero_by_zero(width: float) -> None:
+    experiment, truth = true.replay_and_reference(methanol())
+    low = np.random.default_rng(3).random((5, 6)) * 8.0
+    low[[1, 4]] *= [[0.0], [0.05]]
+    high = low + width * (1 + low / 10)
+    assert true.tubes_outside(experiment, truth, low, high, seed=2) == 0
 
 
 @pytest.mark.parametrize("width", [0.0, 1e-3, 0.1])

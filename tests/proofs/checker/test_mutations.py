@@ -32,15 +32,17 @@ def without_squares(
     tape: Any, i: int, outer: Any, to: Any, old: Any = INTERVALS._differentiate
 ) -> None:
     old(tape, i, outer, to)
-    if tape.op[i] == INTERVALS.SQUARE:
+    if tape.code[i, 0] == INTERVALS.SQUARE:
         to.slope[i] = 0.0
 
 
 def without_denominators(
     tape: Any, i: int, outer: Any, to: Any, old: Any = INTERVALS._differentiate
 ) -> None:
-    if tape.op[i] == INTERVALS.DIV:
-        tape = tape._replace(depends=tape.depends & (np.arange(len(tape.op)) != tape.b[i])[:, None])
+    if tape.code[i, 0] == INTERVALS.DIV:
+        tape = tape._replace(
+            depends=tape.depends & (np.arange(len(tape.code)) != tape.code[i, 2])[:, None]
+        )
     old(tape, i, outer, to)
 
 
@@ -71,14 +73,31 @@ def slower_rates(*given: Any, old: Any = STEP.displaced) -> None:
     moved *= 0.1
 
 
-def without_old(b: Any, *given: Any, old: Any = STEP.carry) -> bool:
+def without_old(b: Any, *given: Any, old: Any = POLYNOMIALS.carry) -> bool:
     """Errors of earlier steps are forgotten."""
     return bool(old(0.0 * b, *given))
 
 
 def without_new(b: Any, r: Any, a: Any, moved: Any, *given: Any) -> bool:
     """Errors of rates are forgotten."""
-    return bool(STEP.carry(b, r, a, 0.0 * moved, *given))
+    return bool(POLYNOMIALS.carry(b, r, a, 0.0 * moved, *given))
+
+
+def shorter(*given: Any, old: Any = STEP._change) -> Any:
+    """Faces move less than their slopes say."""
+    low, high = old(*given)
+    return low + 0.2 * abs(low), high - 0.2 * abs(high)
+
+
+def lower_ends(*given: Any, old: Any = INTERVALS.mean) -> Any:
+    """A mean's upper end is a bit too low."""
+    low, high = old(*given)
+    return low, high - 0.01 * (high - low)
+
+
+def too_narrow(program: Any, i: int, cut: float, *given: Any, old: Any = INTEGRATION.meet) -> None:
+    """More is cut off of states than the level allows."""
+    old(program, i, cut - 0.5 * max(cut - given[0], 0.0), *given)
 
 
 EXACT = (
@@ -116,10 +135,10 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         ((POLYNOMIALS, "up", lambda x: np.minimum(x, 1e-17)),),
     ),
     "errors of a step are forgotten": (
-        true.of_transport, range(10), ((STEP, "up", times(0.5, STEP.up)),)
+        true.of_transport, range(10), ((POLYNOMIALS, "up", times(0.5, POLYNOMIALS.up)),)
     ),
     "rounding of directions": (
-        true.of_transport, range(40), ((STEP, "UNIT", 0.0), (STEP, "up", same))
+        true.of_transport, range(40), ((POLYNOMIALS, "UNIT", 0.0), (POLYNOMIALS, "up", same))
     ),
     "terms of degree 3 and 4": (
         true.of_bounds, range(60), ((confirm, "_higher", times(0.0, confirm._higher)),)
@@ -160,12 +179,15 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         (SLOWLY, (INTEGRATION, "input_range", shifted_inputs)),
     ),
     "error of the start of a step": (
-        true.of_directions, range(10), ((STEP, "reset", forgotten),)
+        true.of_directions, range(10), ((POLYNOMIALS, "reset", forgotten),)
     ),
     "errors of earlier steps": (
         coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_old))
     ),
     "errors of rates": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_new))),
+    "means": (true.of_means, range(5), ((INTERVALS, "mean", lower_ends),)),
+    "faces of tubes": (true.of_tubes, range(6), (SLOWLY, (STEP, "_change", shorter))),
+    "what a level cuts off": (true.of_tubes, range(6), (SLOWLY, (INTEGRATION, "meet", too_narrow))),
     "size of errors of rates": (
         coarsely, range(5, 10), (SLOWLY, (STEP, "displaced", slower_rates))
     ),

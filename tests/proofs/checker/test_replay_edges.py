@@ -85,9 +85,12 @@ def saturated(upper: float) -> igpe.Problem:
 
 def after(experiment: Any, p: np.ndarray, x: np.ndarray, begin: float, end: float) -> np.ndarray:
     """Ranges of the states by coarse steps; nothing if they are not known."""
-    x, values = x.copy(), containment.K["integration"].values_of(experiment.slopes, 1)
-    for time in pairwise(np.linspace(begin, end, 5)):
-        if not STEP.coarse_step(experiment.slopes, time, x, p, np.zeros((0, 2)), values):
+    x, tape, wide = x.copy(), experiment.program.sharp, np.empty(x.shape)
+    f = STEP.slopes_of(tape)
+    for a, b in pairwise(np.linspace(begin, end, 5)):
+        INTERVALS.ranges_of_leaves(tape, (a, b), x, p, np.zeros((0, 2)), f.v)
+        length = INTERVALS.subtract(b, b, a, a)
+        if not STEP.coarse_step(f, x, length, tape.is_smooth, wide) < np.inf:
             return np.array([[math.nan, math.nan]])
     return x
 

@@ -10,6 +10,7 @@ from igpe.proofs.checker.kernels.intervals import (
     FUNCTION,
     LOG,
     SQRT,
+    STATE,
     UNIT,
     Pair,
     ReplayTape,
@@ -22,6 +23,7 @@ from igpe.proofs.checker.kernels.intervals import (
     multiply,
     outward,
     radius,
+    ranges_of_leaves,
     subtract,
     up,
 )
@@ -30,23 +32,27 @@ from igpe.proofs.checker.kernels.polynomials import (
     Polynomials,
     Terms,
     bound,
+    carry,
+    count_of,
     count_of_terms,
     extend,
     measure,
+    ranges_of,
     span,
 )
 from igpe.proofs.checker.kernels.step import (
     Room,
-    carry,
     coarse_step,
-    count_of,
     lengths,
-    ranges_of,
+    slopes_of,
     validated_step,
 )
 from igpe.proofs.compiled import entry_point, kernel
 
-PARTS = 4  # steps of coarse bounds from one time to the next
+TUBES = (0.05, 200), (0.002, 600)  # how straight faces of a tube are, and its steps at most
+PROMISING = 0.15  # of the level: what a tube must prove for a finer one to be tried
+ROUGH, PARTS = 0.3, 4  # the same of a tube for what polynomials do not reach; steps to each time
+ROUGHER = 30.0  # is the last step of a tube than the first
 TOO_LONG = 0.7  # a step is tried again where it should have been so much shorter
 PATIENCE = 30  # steps after which a box that is too slow is given up, and
 PACE = 0.1  # the share of the way to its next time that all steps left would come at least
@@ -57,6 +63,7 @@ MOST = 1e150  # of a residual: its square is a number
 class Program(NamedTuple):
     """One experiment (`experiments.Replay`).
 
+    sharp    the slopes again, as interval arithmetic likes them
     times    (n_times,), and t0 before them;  first (n_times + 1,) the rows of each
     column, value, sigma  (n_rows,) r = (measured[column] - value) / sigma
     begins, levels  (n_inputs, n_times) the line of an input that leads to a time starts there
@@ -64,6 +71,7 @@ class Program(NamedTuple):
     """
 
     slopes: ReplayTape
+    sharp: ReplayTape
     start: ReplayTape
     measured: ReplayTape
     t0: float
@@ -78,7 +86,7 @@ class Program(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Effort of the integration (`confirm.Effort`)."""
+    """Effort of the integration (`confirm.Effort`), and whether a tube is tried before it."""
 
     order: int
     growth: float
@@ -86,6 +94,7 @@ class Pace(NamedTuple):
     absolute: float
     most: int
     cubic: bool
+    tubes: bool
 
 
 class ReplayRows(NamedTuple):
@@ -131,7 +140,7 @@ def ranges_of_inputs(program: Program, k: int, time: Pair, u: FloatArray) -> Non
 @kernel
 def polynomials(tape: ReplayTape, order: int, size: int) -> Polynomials:
     """Room for those of a tape."""
-    n = len(tape.op)
+    n = len(tape.code)
     c = np.zeros((n, order + 1, size))
     return Polynomials(c, np.zeros(n), np.zeros((n, 5, order + 1)))
 
@@ -139,7 +148,7 @@ def polynomials(tape: ReplayTape, order: int, size: int) -> Polynomials:
 @kernel
 def values_of(tape: ReplayTape, states: int) -> Values:
     """Room for intervals of a tape, and for derivatives by so many states."""
-    n = len(tape.op)
+    n = len(tape.code)
     return Values(np.zeros((n, 2)), np.zeros((n, states, 2)))
 
 
@@ -175,8 +184,31 @@ def start_of(
     return absorb(x, z, r, a, np.zeros((len(x), 0)), e)
 
 
+class Tube(NamedTuple):
+    """Ranges of one experiment's states and residuals where the sum of squares is below the level.
+
+    end      (most,) of each step;  during, after (most, n_states, 2) ranges;  steps (1,) how many
+    rows     (n_rows, 2);  squares (n_times + 1,) lower bound of the sum from a time on
+    """
+
+    end: FloatArray
+    during: FloatArray
+    after: FloatArray
+    steps: IntArray
+    rows: FloatArray
+    squares: FloatArray
+
+
 @kernel
-def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: ReplayRows) -> float:
+def least_square(low: float, high: float) -> float:
+    """Lower bound of the square of what is in a range."""
+    return down(min(max(low, -high, 0.0), MOST) ** 2)
+
+
+@kernel
+def record(
+    program: Program, k: int, given: Leaves, to: Polynomials, tube: Tube, rows: ReplayRows
+) -> float:
     """Residuals at time k into rows; a lower bound of their sum of squares."""
     tape, z, norms = program.measured, len(rows.c), np.empty((5, 1))
     extend(tape, given, 0, to)
@@ -194,19 +226,31 @@ def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: Repla
             r *= 1 / sigma
             measure(given.terms, r, norms)
         low, high = span(norms, r, e)
-        least = max(low, -high, 0.0)
-        squares = down(squares + down(min(least, MOST) ** 2))
-        rows.c[:, i] = r[0, :z]
+        least, most = tube.rows[i]
+        squares = down(squares + least_square(max(low, least), min(high, most)))
         e = up(e + norms[4, 0])
-        rows.e[i] = np.inf if np.isnan(e) else e
+        if e <= radius(least, most):
+            rows.c[:, i], rows.e[i] = r[0, :z], e
+        else:
+            by_range(i, least, most, rows)
     return squares
 
 
 @kernel
-def is_vague(rows: ReplayRows, first: int, end: int, cut: float) -> bool:
-    """Whether no residual of one time says anything: errors only grow from there, as a rule."""
+def by_range(i: int, low: float, high: float, rows: ReplayRows) -> None:
+    """Write a residual of which only the range is known."""
+    far = radius(low, high)
+    rows.c[:, i] = 0.0
+    rows.c[0, i], rows.e[i] = (middle(low, high), far) if far < np.inf else (0.0, np.inf)
+
+
+@kernel
+def is_vague(rows: ReplayRows, tube: Tube, first: int, end: int, cut: float) -> bool:
+    """Whether no residual of one time says anything beyond the tube: errors grow, as a rule."""
     for i in range(first, end):
-        if not rows.e[i] > max(np.abs(rows.c[:, i]).sum(), np.sqrt(max(cut, 0.0))):
+        e = rows.e[i]
+        is_range = e < np.inf and e >= radius(tube.rows[i, 0], tube.rows[i, 1])
+        if not (is_range or e > max(np.abs(rows.c[:, i]).sum(), np.sqrt(max(cut, 0.0)))):
             return False
     return True
 
@@ -218,8 +262,8 @@ def change_of_functions(tape: ReplayTape, to: Polynomials, order: int) -> float:
     The states may not show it: logarithm and exponential of a power cancel each other in them.
     """
     largest = 0.0
-    for i in range(len(tape.op)):
-        kind, a = tape.op[i] - FUNCTION, tape.a[i]
+    for i in range(len(tape.code)):
+        kind, a = tape.code[i, 0] - FUNCTION, tape.code[i, 1]
         if kind >= 0:
             change = to.norms[a, :, 1:].sum()
             is_singular = kind in (LOG, SQRT)
@@ -248,20 +292,25 @@ def scale_of(z: int, room: Room, pace: Pace, growth: float, change: float) -> fl
 
 @entry_point
 def integrate(
-    program: Program, center: FloatArray, half: FloatArray, pace: Pace, cut: float, rows: ReplayRows
+    program: Program,
+    center: FloatArray,
+    half: FloatArray,
+    box: FloatArray,
+    pace: Pace,
+    cut: float,
+    rows: ReplayRows,
 ) -> float:
     """Residuals of a box, center + half delta, into rows; a lower bound of their sum of squares.
 
+    box  (n, 2) its ends
     Where that exceeds `cut` the integration stops, and rows that are left out stay as they are.
     """
     tape, n, states = program.slopes, len(center), len(program.start.results)
     terms = Terms(n, pace.cubic)
     z, last = count_of_terms(terms), len(program.times) - 1
     size = z + states
-    p, box = np.empty((n, 2)), np.empty((n, 2))
+    p = np.empty((n, 2))
     p[:, 0], p[:, 1] = center, half
-    for i in range(n):
-        box[i] = outward(center[i] - half[i], center[i] + half[i])
     x, fresh = np.zeros((states, 1, size)), np.zeros((states, 1, size))
     u, ranges = np.zeros((len(program.begins), 3)), np.zeros((len(program.begins), 2))
     many = len(tape.rates)
@@ -275,8 +324,16 @@ def integrate(
     clock = np.array([program.t0, 0.0])
     now, ahead = Leaves(x, p, clock, u, terms), Leaves(room.x, p, clock, u, terms)
     r, a = np.zeros(states), np.zeros((states, count_of(states)))
+    tube = tube_of(states, len(program.value), last + 2)
+    if pace.tubes and cut < np.inf and tape.divides:
+        for straight, most in TUBES:
+            coarse(program, box, straight, most + last, cut, tube)
+            if not PROMISING * cut <= tube.squares[0] <= cut:
+                break
+        if tube.squares[0] > cut:
+            return float(tube.squares[0])
     alive, total, vague = start_of(program, now, z, x, r, a), 0.0, False
-    t, k, tried = program.t0, 0, 0
+    t, k, tried, place, following = program.t0, 0, 0, 0, 0
     way = program.times[last] - t
     h = (way if way > 0 else 1.0) / (last + 1) / 2
     shortest = 1e-9 * way
@@ -285,10 +342,12 @@ def integrate(
             clock[0], clock[1] = t, 0.0
             if program.first[k] < program.first[k + 1]:
                 inputs_at(program, k, t, 0.0, u)
-                total = down(total + record(program, k, now, told, rows))
-                vague = is_vague(rows, program.first[k], program.first[k + 1], cut)
+                total = down(total + record(program, k, now, told, tube, rows))
+                vague = is_vague(rows, tube, program.first[k], program.first[k + 1], cut)
             k += 1
-        if k > last or vague or not total <= cut or tried >= pace.most or h < shortest:
+        if k > last or vague or tried >= pace.most or h < shortest:
+            break
+        if not down(total + tube.squares[k]) <= cut:
             break
         goal = program.times[k]
         if tried >= PATIENCE and h * (pace.most - tried) < PACE * (goal - t):
@@ -305,9 +364,11 @@ def integrate(
         tried += 1
         fresh[:, 0] = room.x[:, 0]
         fine = scale > TOO_LONG and np.isfinite(room.error).all()
+        if fine:
+            following = narrow_to_tube(tube, place, then, z, fresh, room)
         if fine and absorb(fresh, z, r, a, room.moved, room.error):
             x[:] = fresh
-            t = then
+            t, place = then, following
             h = max(h, wanted) if to_goal else wanted
         else:
             h = 0.5 * clock[1]
@@ -317,45 +378,140 @@ def integrate(
         for j in range(n):
             share = abs(x[i, 0, 1 + j]) / full
             rows.spread[j] += share if share < np.inf else 0.0
-    if total <= cut and np.isinf(rows.e).any():
-        total = coarse(program, box, values, rows, total)
-    return total
+    steps = tube.steps[0]
+    is_whole = steps > 0 and tube.end[steps - 1] == program.times[last]
+    if total <= cut and 2 * k <= last and not is_whole:  # else it says hardly more
+        coarse(program, box, ROUGH, PARTS * (last + 1), cut, tube)
+    for i in range(len(rows.e)):
+        if np.isinf(rows.e[i]):
+            by_range(i, tube.rows[i, 0], tube.rows[i, 1], rows)
+    return float(down(total + tube.squares[k]))
 
 
 @kernel
-def coarse(
-    program: Program, p: FloatArray, values: Values, rows: ReplayRows, total: float
-) -> float:
-    """ReplayRows without a polynomial become numbers with errors, where levels bound them."""
-    states = len(program.start.results)
-    x, u, begin = np.zeros((states, 2)), np.zeros((len(program.begins), 2)), program.t0
-    told, beginning = values_of(program.measured, 0), values_of(program.start, 0)
-    evaluate(program.start, (begin, begin), x, p, u, False, beginning)
+def tube_of(states: int, rows: int, times: int) -> Tube:
+    """A tube that says nothing."""
+    most = TUBES[-1][1] + PARTS * times
+    shape = most, states, 2
+    none = np.empty((rows, 2))
+    none[:, 0], none[:, 1] = -np.inf, np.inf
+    return Tube(
+        np.empty(most), np.empty(shape), np.empty(shape), np.zeros(1, np.intp), none,
+        np.zeros(times),
+    )  # fmt: skip
+
+
+@kernel
+def narrow_to_tube(tube: Tube, place: int, t: float, z: int, x: FloatArray, room: Room) -> int:
+    """States x (n, 1, size) at t whose error alone is wider than the tube are anywhere in it.
+
+    place  step of the tube that an earlier t was in;  returns  that of t, or the last one
+    """
+    last = tube.steps[0]
+    while place < last and tube.end[place] < t:
+        place += 1
+    if place == last:
+        return place
+    ranges = tube.after[place] if tube.end[place] == t else tube.during[place]
+    for i in range(len(x)):
+        low, high = ranges[i]
+        error = room.error[i] + np.abs(room.moved[i]).sum() + np.abs(x[i, 0, z:]).sum()
+        far = radius(low, high)
+        if far < np.inf and not error <= far:
+            x[i, 0], room.moved[i] = 0.0, 0.0
+            x[i, 0, 0], room.error[i] = middle(low, high), far
+    return place
+
+
+@kernel
+def coarse(program: Program, p: FloatArray, fine: float, most: int, cut: float, tube: Tube) -> None:
+    """Write a tube, of which nothing but what bounds squares is kept of an earlier one."""
+    states, last = len(program.start.results), len(program.times) - 1
+    # without a level, the answer is also used where a quotient of the equations is 0 / 0
+    tape = program.sharp if cut < np.inf else program.slopes
+    x, u, t = np.zeros((states, 2)), np.zeros((len(program.begins), 2)), program.t0
+    f, told = slopes_of(tape), values_of(program.measured, 0)
+    beginning, trial, wide = (
+        values_of(program.start, 0),
+        np.empty((states, 2)),
+        np.empty((states, 2)),
+    )
+    evaluate(program.start, (t, t), x, p, u, False, beginning)
     for i in range(states):
         x[i] = beginning.value[program.start.results[i]]
-    for k in range(len(program.times)):
-        end = program.times[k]
-        for part in range(PARTS):
-            a = begin + (end - begin) * (part / PARTS)
-            b = begin + (end - begin) * ((part + 1) / PARTS) if part + 1 < PARTS else end
-            if not np.isfinite(x).all():
-                return total
-            if b > a:
-                ranges_of_inputs(program, k, (a, b), u)
-                if not coarse_step(program.slopes, (a, b), x, p, u, values):
-                    return total
-        begin = end
-        ranges_of_inputs(program, k, (end, end), u)
-        evaluate(program.measured, (end, end), x, p, u, False, told)
-        for i in range(program.first[k], program.first[k + 1]):
+    way = program.times[last] - t
+    h, steps, tried, total = 10 * way / most, 0, 0, 0.0
+    tube.steps[0] = 0
+    for k in range(last + 1):
+        goal = program.times[k]
+        while t < goal:
+            tried += 1
+            if steps == most or tried > 3 * most or not np.isfinite(x).all():
+                goal = -np.inf
+                break
+            left = (program.times[last] - t) / (most - steps)
+            shortest = left if 2 * steps > most else 1e-9 * way
+            then = goal if t + 1.3 * h >= goal else t + h
+            ranges_of_inputs(program, k, (t, then), u)
+            trial[:] = x
+            ranges_of_leaves(tape, (t, then), x, p, u, f.v)
+            length = subtract(then, then, t, t)
+            change = coarse_step(f, trial, length, tape.is_smooth, wide)
+            allowed = fine * ROUGHER ** (steps / most)
+            if not (change <= allowed or (change < np.inf and then - t <= shortest)):
+                h = 0.5 * (then - t)
+                continue
+            x[:] = trial
+            tube.end[steps], tube.during[steps], tube.after[steps] = then, wide, x
+            faster = min(0.9 * np.sqrt(allowed / (change + SMALLEST)), 2.0)
+            h = max(h, then - t) if then == goal else then - t
+            h, t, steps = h * max(faster, 0.5), then, steps + 1
+        if goal < t:
+            break
+        ranges_of_inputs(program, k, (goal, goal), u)
+        evaluate(program.measured, (goal, goal), x, p, u, False, told)
+        first, end = program.first[k], program.first[k + 1]
+        for i in range(first, end):
             y, sigma = program.value[i], program.sigma[i]
             out = told.value[program.measured.results[program.column[i]]]
             low, high = subtract(out[0], out[1], y, y)
             low, high = divide(low, high, sigma, sigma)
-            far = radius(low, high)
-            if np.isinf(rows.e[i]) and far < np.inf:
-                rows.c[:, i] = 0.0
-                rows.c[0, i], rows.e[i] = middle(low, high), far
-                least = max(low, -high, 0.0)
-                total = down(total + down(min(least, MOST) ** 2))
-    return total
+            tube.rows[i] = max(low, tube.rows[i, 0]), min(high, tube.rows[i, 1])
+        total = down(total + squares_of(tube, first, end))
+        for i in range(first, end):
+            meet(program, i, cut, total, tube, x)
+        if steps > 0:
+            tube.after[steps - 1] = x
+    tube.steps[0], tube.squares[last + 1] = steps, 0.0
+    for k in range(last, -1, -1):
+        own = squares_of(tube, program.first[k], program.first[k + 1])
+        tube.squares[k] = down(tube.squares[k + 1] + own)
+
+
+@kernel
+def squares_of(tube: Tube, first: int, end: int) -> float:
+    """Lower bound of the sum of squares of some residuals."""
+    squares = 0.0
+    for i in range(first, end):
+        squares = down(squares + least_square(tube.rows[i, 0], tube.rows[i, 1]))
+    return squares
+
+
+@kernel
+def meet(program: Program, i: int, cut: float, total: float, tube: Tube, x: FloatArray) -> None:
+    """Cut off of a state what makes the sum of squares larger than the level, by residual i.
+
+    total  lower bound of the sum of squares of all residuals until then, this one included
+    """
+    at = program.measured.results[program.column[i]]
+    if program.measured.code[at, 0] != STATE or not total <= cut < np.inf:
+        return
+    low, high = tube.rows[i]
+    others = down(total - up(least_square(low, high)))
+    far = np.sqrt(up(cut - others))
+    far = up(up(far) * abs(program.sigma[i]))
+    low, high = outward(program.value[i] - far, program.value[i] + far)
+    s = program.measured.code[at, 1]
+    low, high = max(low, x[s, 0]), min(high, x[s, 1])
+    if low <= high:
+        x[s] = low, high

@@ -230,34 +230,41 @@ def _wave(value: float, far: float, largest: float) -> Pair:
     return max(low, -1.0), min(high, 1.0)
 
 
-CONST, TIME, STATE, PARAMETER, INPUT, ADD, SUB, MUL, DIV, NEG, SQUARE, POWER, FUNCTION = range(13)
+CONST, TIME, STATE, PARAMETER, INPUT, ADD, SUB, MUL, DIV, NEG, SQUARE, POWER = range(12)
+WEIGHT, MEAN, FUNCTION = range(12, 15)
 LEAVES = frozenset({CONST, TIME, STATE, PARAMETER, INPUT})
 
 
 class ReplayTape(NamedTuple):
     """Operations in order; the arguments of each stand before it.
 
-    op       (n,) what it is; FUNCTION + k: function k of `intervals`
-    a, b     (n,) positions of its arguments; of a leaf: its index
-    smooth   (n,) of a POWER a ** b: where exp(b log(a)) stands
-    number   (n,) value of a CONST
-    length   (n,) how many powers of the time a polynomial of it has where states have all
+    code     (n, 5) of each: what it is (FUNCTION + k: function k of `intervals`); positions of its
+             arguments a and b, of a leaf its index, of a MEAN where its WEIGHTs begin and how many
+             there are, of a CONST b = 1 if its number is rounded; of a POWER a ** b where
+             exp(b log(a)) stands; how many powers of the time a polynomial of it has where states
+             have all. One array: Numba counts the references to each
+    number   (n,) value of a CONST; the w of a WEIGHT: the MEAN of terms t is sum w t / sum t
     depends  (n, n_states) on which states it depends
     results  (n_results,) positions of the results
     rates    (n_rates,) operations of which results are sums
     share    (n_results, n_rates) how often, to one rounding
+    every    the operations that results need
+    own, own_first  those that result i needs and that depend on state i: from own_first[i] on
+    divides  whether there are quotients or functions among them
+    is_smooth  whether all of them are locally Lipschitz wherever their ranges are bounded
     """
 
-    op: IntArray
-    a: IntArray
-    b: IntArray
-    smooth: IntArray
+    code: IntArray
     number: FloatArray
-    length: IntArray
     depends: BoolArray
     results: IntArray
     rates: IntArray
     share: FloatArray
+    every: IntArray
+    own: IntArray
+    own_first: IntArray
+    divides: bool
+    is_smooth: bool
 
 
 class Values(NamedTuple):
@@ -271,6 +278,117 @@ class Values(NamedTuple):
 
 
 @kernel
+def mean(code: IntArray, number: FloatArray, first: int, end: int, v: FloatArray) -> Pair:
+    """Range of sum w t / sum t over the ranges of the terms t.
+
+    Of terms >= 0 it is the mean of the w. It rises in a term whose w is above the mean, and falls
+    in the others: the largest one has the terms with the largest w at their upper ends, and the
+    others at their lower ends. Where all terms are 0 it is undefined; near that it is as it is on
+    the ray from there, which ends where some are not.
+    """
+    least, most, positive = np.inf, -np.inf, True
+    for k in range(first, end):
+        least, most = min(least, number[k]), max(most, number[k])
+        positive = positive and v[code[k, 1], 0] >= 0 and v[code[k, 1], 1] < np.inf
+    if not positive:
+        a = b = c = d = 0.0
+        for k in range(first, end):
+            t = code[k, 1]
+            low, high = outward(number[k], number[k])
+            low, high = multiply(low, high, v[t, 0], v[t, 1])
+            a, b = add(a, b, low, high)
+            c, d = add(c, d, v[t, 0], v[t, 1])
+        return divide(a, b, c, d)
+    scale = max(abs(least), abs(most))  # of w / scale, no product exceeds its term
+    if not scale > 0:
+        return 0.0, 0.0
+    low, high, falls = 1.0, -1.0, False
+    for j in range(first, end):
+        above = above_all = below = below_all = 0.0
+        for k in range(first, end):
+            w, t = number[k], code[k, 1]
+            upper, lower = (v[t, 1], v[t, 0]) if w >= number[j] else (v[t, 0], v[t, 1])
+            above, above_all = above + w / scale * upper, above_all + upper
+            below, below_all = below + w / scale * lower, below_all + lower
+            falls = falls or (w < 0 and v[t, 1] > 0)
+        if above_all > 0:
+            high = max(high, above / above_all if TINY < above_all < LARGEST else most / scale)
+        if below_all > 0:
+            low = min(low, below / below_all if TINY < below_all < LARGEST else least / scale)
+    if not low <= high:
+        return outward(least, most)
+    room = 8 * (end - first + 2) * UNIT
+    low, high = multiply(low - room, high + room, scale, scale)
+    return (low if falls else max(low, 0.0)), high
+
+
+@kernel
+def operate(
+    code: IntArray, number: FloatArray, places: IntArray, first: int, end: int, v: FloatArray
+) -> None:
+    """Write the ranges (n, 2) of operations places[first:end], but not of leaves.
+
+    What cannot be negative has no lower end below 0, so that states are known to stay positive. Few
+    arrays are given: Numba counts the references to each of them.
+    """
+    for k in range(first, end):
+        i = places[k]
+        op, a, b = code[i, 0], code[i, 1], code[i, 2]
+        if op < ADD or op == WEIGHT:
+            continue
+        if op == ADD:
+            low, high = add(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
+            low = max(low, 0.0) if v[a, 0] >= 0 and v[b, 0] >= 0 else low
+        elif op == SUB:
+            low, high = subtract(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
+            low = max(low, 0.0) if v[a, 0] >= 0 and v[b, 1] <= 0 else low
+        elif op == MUL:
+            low, high = multiply(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
+            low = max(low, 0.0) if v[a, 0] >= 0 and v[b, 0] >= 0 else low
+            if v[a, 0] == v[a, 1] == 0 or v[b, 0] == v[b, 1] == 0:
+                known = size(v[a, 0], v[a, 1]) < np.inf and size(v[b, 0], v[b, 1]) < np.inf
+                low, high = (0.0, 0.0) if known else (-np.inf, np.inf)
+        elif op == DIV:
+            low, high = divide(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
+            low = max(low, 0.0) if v[a, 0] >= 0 and v[b, 0] > 0 else low
+        elif op == NEG:
+            low, high = -v[a, 1], -v[a, 0]
+        elif op == SQUARE:
+            low, high = square(v[a, 0], v[a, 1])
+            high = 0.0 if v[a, 0] == v[a, 1] == 0 else high
+        elif op == MEAN:
+            low, high = mean(code, number, a, a + b, v)
+        elif op == POWER:
+            low, high = power(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
+        else:
+            value = np.empty((1, 2))
+            series(op - FUNCTION, v[a, 0], v[a, 1], 0, value)
+            low, high = value[0, 0], value[0, 1]
+        v[i, 0], v[i, 1] = low, high
+
+
+@kernel
+def ranges_of_leaves(
+    tape: ReplayTape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, v: FloatArray
+) -> None:
+    """Write the ranges (n, 2) of all leaves, for x, p, u (n, 2)."""
+    for i in range(len(tape.code)):
+        op, a = tape.code[i, 0], tape.code[i, 1]
+        if op == CONST:
+            v[i, 0] = v[i, 1] = tape.number[i]
+            if tape.code[i, 2] == 1:
+                v[i] = outward(tape.number[i], tape.number[i])
+        elif op == TIME:
+            v[i] = time
+        elif op == STATE:
+            v[i, 0], v[i, 1] = x[a, 0], x[a, 1]
+        elif op == PARAMETER:
+            v[i, 0], v[i, 1] = p[a, 0], p[a, 1]
+        elif op == INPUT:
+            v[i, 0], v[i, 1] = u[a, 0], u[a, 1]
+
+
+@kernel
 def evaluate(
     tape: ReplayTape,
     time: Pair,
@@ -281,44 +399,22 @@ def evaluate(
     to: Values,
 ) -> None:
     """Write the range of every operation, for x, p, u (n, 2), and of its derivatives by states."""
-    v, coefficients = to.value, np.empty((2, 2))
-    for i in range(len(tape.op)):
-        op, a, b = tape.op[i], tape.a[i], tape.b[i]
-        if op == CONST:
-            v[i, 0] = v[i, 1] = tape.number[i]
-        elif op == TIME:
-            v[i] = time
-        elif op == STATE:
-            v[i, 0], v[i, 1] = x[a, 0], x[a, 1]
-        elif op == PARAMETER:
-            v[i, 0], v[i, 1] = p[a, 0], p[a, 1]
-        elif op == INPUT:
-            v[i, 0], v[i, 1] = u[a, 0], u[a, 1]
-        elif op == ADD:
-            v[i] = add(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
-        elif op == SUB:
-            v[i] = subtract(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
-        elif op == MUL:
-            v[i] = multiply(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
-        elif op == DIV:
-            v[i] = divide(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
-        elif op == NEG:
-            v[i] = -v[a, 1], -v[a, 0]
-        elif op == SQUARE:
-            v[i] = square(v[a, 0], v[a, 1])
-        elif op == POWER:
-            v[i] = power(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
-        else:
-            series(op - FUNCTION, v[a, 0], v[a, 1], 1, coefficients)
-            v[i] = coefficients[0, 0], coefficients[0, 1]
-        if derivatives:
-            _differentiate(tape, i, coefficients[1], to)
+    v, outer = to.value, np.empty((2, 2))
+    ranges_of_leaves(tape, time, x, p, u, v)
+    operate(tape.code, tape.number, tape.every, 0, len(tape.every), v)
+    if not derivatives:
+        return
+    for i in tape.every:
+        if tape.code[i, 0] >= FUNCTION:
+            a = tape.code[i, 1]
+            series(tape.code[i, 0] - FUNCTION, v[a, 0], v[a, 1], 1, outer)
+        _differentiate(tape, i, outer[1], to)
 
 
 @kernel
 def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> None:
     """Derivatives of operation i, whose own value, and that of its arguments, is known."""
-    op, a, b, v, s = tape.op[i], tape.a[i], tape.b[i], to.value, to.slope
+    op, a, b, v, s = tape.code[i, 0], tape.code[i, 1], tape.code[i, 2], to.value, to.slope
     by_a, by_b = (1.0, 1.0), (1.0, 1.0)
     if op == MUL:
         by_a, by_b = (v[b, 0], v[b, 1]), (v[a, 0], v[a, 1])

@@ -19,6 +19,18 @@ Two rules of rounding are used, and nothing else:
   products, as n UNIT / (1 - n UNIT) <= (n + 1) UNIT for all n < 1e7;
 - what is computed from numbers >= 0 by at most 4000 additions, multiplications and divisions is not
   above `up` of it and not below `down` of it.
+
+States before a step are P(delta) + A z with |z| <= 1, for as many directions as A has columns.
+Polynomials have one coordinate for each state, (A z)_s / r_s with r_s >= sum_k |A_sk|. Where it has
+coefficients B after the step, the error is B diag(1/r) A z + S diag(w) z' + eps, |eps| <= e. The
+longest columns are kept. The sum of the others and eps is enclosed in C z'', whose columns are
+nearly orthogonal, the longest other column leading (Lohner's QR method). Q is any matrix nearly
+orthogonal: with eta >= ||I - Q'Q||,
+
+    |Q^-1 w|_i <= |Q'w|_i + eta / (1 - eta) max_j |Q'w|_j,
+
+so Q diag(y) contains what it should where y bounds that; what rounding of C = Q diag(y) moves is
+added to y as well (by Brouwer's theorem twice its first effect is enough).
 """
 
 from typing import NamedTuple
@@ -243,13 +255,13 @@ def span(norms: FloatArray, c: FloatArray, e: float) -> Pair:
 def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
     """Coefficients of tau^k of all operations, those of lower powers being known."""
     terms, c = given.terms, to.c
-    for i in range(len(tape.op)):
-        op, a, b = tape.op[i], tape.a[i], tape.b[i]
+    for i in range(len(tape.code)):
+        op, a, b = tape.code[i, 0], tape.code[i, 1], tape.code[i, 2]
         own = c[i, k]
-        if k >= tape.length[i]:
+        if k >= tape.code[i, 4]:
             own[:] = 0.0
         elif op == MUL:
-            product(terms, k, c[a], c[b], (tape.length[a], tape.length[b]), own)
+            product(terms, k, c[a], c[b], (tape.code[a, 4], tape.code[b, 4]), own)
         elif op == DIV:
             _extend_quotient(tape, i, terms, k, c)
         elif op == ADD:
@@ -259,7 +271,7 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
         elif op == NEG:
             own[:] = -c[a, k]
         elif op == SQUARE:
-            product(terms, k, c[a], c[a], (tape.length[a], tape.length[a]), own)
+            product(terms, k, c[a], c[a], (tape.code[a, 4], tape.code[a, 4]), own)
         elif op == STATE:
             own[:] = given.x[a, k]
         elif op == POWER:
@@ -281,9 +293,9 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
 @kernel
 def _extend_quotient(tape: ReplayTape, i: int, terms: Terms, k: int, c: FloatArray) -> None:
     """Coefficient of tau^k of a quotient q = a / b, from (q b)_k = a_k, degree by degree."""
-    a, b, own, lower = tape.a[i], tape.b[i], c[i, k], np.empty(c.shape[2])
+    a, b, own, lower = tape.code[i, 1], tape.code[i, 2], c[i, k], np.empty(c.shape[2])
     own[:] = 0.0
-    product(terms, k, c[i], c[b], (tape.length[i], tape.length[b]), lower)
+    product(terms, k, c[i], c[b], (tape.code[i, 4], tape.code[b, 4]), lower)
     first, linear, quadratic = c[b, 0], 1 + terms.n, quadratic_end(terms.n)
     for s in range(len(own)):
         own[s] = (c[a, k, s] - lower[s] - own[0] * first[s]) / first[0]
@@ -300,13 +312,13 @@ def _extend_quotient(tape: ReplayTape, i: int, terms: Terms, k: int, c: FloatArr
 @kernel
 def _extend_power(tape: ReplayTape, i: int, k: int, to: Polynomials) -> None:
     """exp(n log(base)); a number where the base may not be positive: only its range is known."""
-    own, smooth = to.c[i, k], to.c[tape.smooth[i]]
+    own, smooth = to.c[i, k], to.c[tape.code[i, 3]]
     own[:] = smooth[k]
     if k > 0 and not np.isfinite(smooth[0]).all():
         own[:] = 0.0
     elif not np.isfinite(own).all():
         own[:] = 0.0
-        base, exponent = to.c[tape.a[i], 0], to.c[tape.b[i], 0]
+        base, exponent = to.c[tape.code[i, 1], 0], to.c[tape.code[i, 2], 0]
         if k == 0:
             (a, b), (c, d) = _seems(base), _seems(exponent)
             low, high = power(a, b, c, d)
@@ -372,14 +384,14 @@ def compose_error(
 def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
     """Remainders of all operations, whose coefficients are known."""
     terms, c, e, norms = given.terms, to.c, to.e, to.norms
-    for i in range(len(tape.op)):
-        op, a, b = tape.op[i], tape.a[i], tape.b[i]
+    for i in range(len(tape.code)):
+        op, a, b = tape.code[i, 0], tape.code[i, 1], tape.code[i, 2]
         measure(terms, c[i], norms[i])
         if op in (ADD, SUB):
             e[i] = up(e[a] + e[b] + UNIT * total(norms[i]))
         elif op in (MUL, SQUARE):
             other = a if op == SQUARE else b
-            length = min(tape.length[a], tape.length[other], c.shape[1])
+            length = min(tape.code[a, 4], tape.code[other, 4], c.shape[1])
             e[i] = product_error(terms, norms[a], e[a], norms[other], e[other], length)
         elif op == DIV:
             e[i] = _quotient_error(tape, i, terms, to)
@@ -402,12 +414,12 @@ def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
 @kernel
 def _quotient_error(tape: ReplayTape, i: int, terms: Terms, to: Polynomials) -> float:
     """|a / b - q| = |a - q b| / |b|, for whatever polynomial q is."""
-    a, b, c, norms = tape.a[i], tape.b[i], to.c, to.norms
+    a, b, c, norms = tape.code[i, 1], tape.code[i, 2], to.c, to.norms
     low, high = span(norms[b], c[b], to.e[b])
     least = max(low, -high)
     if not least > 0:
         return np.inf
-    powers, kept, apart = (tape.length[i], tape.length[b]), np.empty(c.shape[2]), 0.0
+    powers, kept, apart = (tape.code[i, 4], tape.code[b, 4]), np.empty(c.shape[2]), 0.0
     for k in range(c.shape[1]):
         product(terms, k, c[i], c[b], powers, kept)
         apart = up(apart + np.abs(c[a, k] - kept).sum())
@@ -419,7 +431,7 @@ def _quotient_error(tape: ReplayTape, i: int, terms: Terms, to: Polynomials) -> 
 @kernel
 def _power_error(tape: ReplayTape, i: int, to: Polynomials) -> float:
     """That of the smooth power, or what its range and the polynomial's leave."""
-    a, b, smooth = tape.a[i], tape.b[i], tape.smooth[i]
+    a, b, smooth = tape.code[i, 1], tape.code[i, 2], tape.code[i, 3]
     same = True
     for k in range(to.c.shape[1]):
         same = same and (to.c[i, k] == to.c[smooth, k]).all()
@@ -429,3 +441,146 @@ def _power_error(tape: ReplayTape, i: int, to: Polynomials) -> float:
     low, high = power(first[0], first[1], last[0], last[1])
     least, most = span(to.norms[i], to.c[i], 0.0)
     return up(max(high - least, most - low))
+
+
+NEARLY = 1e-3  # a matrix further from orthogonal is not used
+EACH, MOST = 8, 1500  # directions for each state, and for all
+
+
+@kernel
+def count_of(states: int) -> int:
+    """How many directions errors have."""
+    return int(max(2 * states, min(EACH * states, MOST)))
+
+
+@kernel
+def carry(
+    b: FloatArray, r: FloatArray, a: FloatArray, moved: FloatArray, e: FloatArray, out: FloatArray
+) -> bool:
+    """Write the directions after a step into out, of the shape of A; whether there are any.
+
+    b  (n, n) coefficients of the coordinates;  r (n,) and a (n, any) as above;  e (n,) the rest
+    """
+    n, many = len(e), a.shape[1]
+    every, rest = np.zeros((n, many + moved.shape[1])), e.copy()
+    for i in range(n):
+        for s in range(n):
+            if b[i, s] != 0:
+                factor = b[i, s] / r[s]
+                for k in range(many):
+                    every[i, k] += factor * a[s, k]
+                rest[i] += (n + 6) * UNIT * abs(b[i, s])
+        rest[i] = up(rest[i])
+    every[:, many:] = moved
+    if not (np.isfinite(every).all() and np.isfinite(rest).all()):
+        return False
+    extent = np.zeros(every.shape[1])
+    for i in range(n):
+        widest = np.abs(every[i]).max()
+        if widest > 0:
+            extent += np.abs(every[i]) / widest
+    order = np.argsort(-extent)
+    kept = many - n
+    for k in range(kept):
+        out[:, k] = every[:, order[k]]
+    return reset(every[:, order[kept:]].copy(), rest, out[:, kept:])
+
+
+@kernel
+def ranges_of(a: FloatArray, r: FloatArray) -> None:
+    """Write r_s >= sum_k |A_sk|."""
+    for s in range(len(r)):
+        r[s] = up(np.abs(a[s]).sum())
+
+
+@kernel
+def reset(a: FloatArray, e: FloatArray, c: FloatArray) -> bool:
+    """Write C for A (n, many) and e (n,); return False, and nan, where none was found."""
+    n, many = len(e), a.shape[1]
+    c[:] = np.nan
+    if not (np.isfinite(a).all() and np.isfinite(e).all()):
+        return False
+    q = axes(a, e)
+    y, eta = np.empty(n), 0.0
+    for i in range(n):
+        turned = slack = 0.0
+        for j in range(many):
+            one = sizes = 0.0
+            for k in range(n):
+                one += q[k, i] * a[k, j]
+                sizes += abs(q[k, i]) * abs(a[k, j])
+            turned += abs(one)
+            slack += sizes
+        own = 0.0
+        for k in range(n):
+            own += abs(q[k, i]) * e[k]
+        y[i] = up(turned + 2 * n * UNIT * slack + own)
+        row = 0.0
+        for j in range(n):
+            one = 1.0 if i == j else 0.0
+            for k in range(n):
+                one -= q[k, i] * q[k, j]
+            row += abs(one)
+        eta = max(eta, row)
+    eta = up(eta + 4 * n * n * UNIT)
+    if not eta < NEARLY:
+        return False
+    beyond = up(eta / (1 - eta))
+    y += beyond * y.max()
+    for i in range(n):
+        y[i] = up(y[i])
+    moved, back = np.zeros(n), np.zeros(n)
+    for i in range(n):
+        for j in range(n):
+            moved[i] += abs(q[i, j]) * y[j] * 4 * UNIT
+    for i in range(n):
+        for j in range(n):
+            back[j] += abs(q[i, j]) * moved[i]
+    most = back.max()
+    for j in range(n):
+        last = up(y[j] + back[j] + 2 * beyond * most)
+        c[:, j] = q[:, j] * last
+    return bool(np.isfinite(c).all())
+
+
+@kernel
+def axes(a: FloatArray, e: FloatArray) -> FloatArray:
+    """A matrix nearly orthogonal, the longest column of A first; the identity if A hardly matters.
+
+    Gram and Schmidt, twice each; where a column brings no new direction, an axis that does.
+    """
+    n = len(e)
+    q, sizes = np.eye(n), (a**2).sum(axis=0)
+    if not sizes.max() > (e**2).max():
+        return q
+    column = np.empty(n)
+    for k in range(n):
+        longest = 0
+        for j in range(len(sizes)):
+            longest = j if sizes[j] > sizes[longest] else longest
+        sizes[longest] = -1.0
+        column[:] = a[:, longest]
+        before = np.sqrt((column**2).sum())
+        left = _without(q, k, column)
+        axis = 0
+        while not left > 1e-8 * before and axis < n:
+            column[:] = 0.0
+            column[axis] = before = 1.0
+            left = _without(q, k, column)
+            left = left if left > 0.5 / np.sqrt(n) else 0.0
+            axis += 1
+        q[:, k] = column / left
+    return q
+
+
+@kernel
+def _without(q: FloatArray, k: int, column: FloatArray) -> float:
+    """Take the first k columns of Q out of a column, twice; return what length is left."""
+    for _ in range(2):
+        for j in range(k):
+            share = 0.0
+            for i in range(len(column)):
+                share += q[i, j] * column[i]
+            for i in range(len(column)):
+                column[i] -= share * q[i, j]
+    return float(np.sqrt((column**2).sum()))

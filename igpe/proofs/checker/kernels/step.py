@@ -24,37 +24,35 @@ What rate j is off hence moves all states together, by S_ij times a number of at
 
 What remains is how far Y' is from h sum_j S_ij q_j, coefficient by coefficient: rounding.
 
-States before a step are P(delta) + A z with |z| <= 1, for as many directions as A has columns.
-Polynomials have one coordinate for each state, (A z)_s / r_s with r_s >= sum_k |A_sk|. Where it has
-coefficients B after the step, the error is B diag(1/r) A z + S diag(w) z' + eps, |eps| <= e. The
-longest columns are kept. The sum of the others and eps is enclosed in C z'', whose columns are
-nearly orthogonal, the longest other column leading (Lohner's QR method). Q is any matrix nearly
-orthogonal: with eta >= ||I - Q'Q||,
+How directions are carried on is in `polynomials.py`.
 
-    |Q^-1 w|_i <= |Q'w|_i + eta / (1 - eta) max_j |Q'w|_j,
+**Coarse bounds** serve where boxes are too wide, or rates too fast or unknown, for polynomials. W
+is a box around the states of which it is proved that no solution leaves it from t to t + h.
 
-so Q diag(y) contains what it should where y bounds that; what rounding of C = Q diag(y) moves is
-added to y as well (by Brouwer's theorem twice its first effect is enough).
+Faces (after Mueller): let the upper end of state i lead from b to u, so that h f_i <= u - b while
+x_i is between b and u and the other states are anywhere in W. Then x_i <= b + tau (u - b): what is
+beyond this line left it where x_i is still between b and u, and is slower there. Lower ends
+likewise. If all lines are within W they prove W as well, as none is the first to be crossed
+(`_leads`). Ends are as good as they can be if b + h max f_i is u (`_end`, by secants).
 
-**Coarse bounds** serve where rates are too fast, or too unknown, for polynomials. Let B be a box of
-states around those at t, and W a box around B. If, between a face of B and that of W, a state moves
-outward by less than their distance during a step, whatever the others in W are, no solution leaves
-W from t to t + h: what left it would have come from that face of B. No Lipschitz constant is
-needed. B is a little larger than the bounds; where a state leaves, its face is moved to 0, at which
+Strips (`_stays`): let B be a box of states around those at t. If, between a face of B and that of
+W, a state moves outward by less than their distance during a step, whatever the others in W are, no
+solution leaves W there: what left it would have come from that face of B. No Lipschitz constant is
+needed. At first B is what the states are; if that leads nowhere a face of B is moved to 0, at which
 rates of x' = -r x push back however large r is, and then by twice as much as leaves: rates that
-rise to an equilibrium push back there.
+rise to an equilibrium push back there. A strip on the way is a level that is not passed.
 
-Let then L be a level in W below the upper end of a state. If its slope on [L, end] is at most
--(end - L) / h, the state is at most L at t + h: it falls as long as it is above L, fast enough, and
-cannot rise again. Levels above the lower end likewise.
+A state >= 0 remains so if its slope is not negative wherever it is 0 and others are in W, the
+slopes being locally Lipschitz (Nagumo).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.proofs.checker.kernels.intervals import (
+    STATE,
     TINY,
     UNIT,
     Pair,
@@ -64,9 +62,9 @@ from igpe.proofs.checker.kernels.intervals import (
     evaluate,
     jacobian,
     multiply,
+    operate,
     outward,
     size,
-    subtract,
     up,
 )
 from igpe.proofs.checker.kernels.polynomials import (
@@ -78,15 +76,6 @@ from igpe.proofs.checker.kernels.polynomials import (
     span,
 )
 from igpe.proofs.compiled import kernel
-
-NEARLY = 1e-3  # a matrix further from orthogonal is not used
-EACH, MOST = 8, 1500  # directions for each state, and for all
-
-
-@kernel
-def count_of(states: int) -> int:
-    """How many directions errors have."""
-    return int(max(2 * states, min(EACH * states, MOST)))
 
 
 @kernel
@@ -131,139 +120,6 @@ def displaced(
             error[i] += 4 * UNIT * abs(moved[i, j])
     for i in range(len(x)):
         error[i] = up(error[i])
-
-
-@kernel
-def carry(
-    b: FloatArray, r: FloatArray, a: FloatArray, moved: FloatArray, e: FloatArray, out: FloatArray
-) -> bool:
-    """Write the directions after a step into out, of the shape of A; whether there are any.
-
-    b  (n, n) coefficients of the coordinates;  r (n,) and a (n, any) as above;  e (n,) the rest
-    """
-    n, many = len(e), a.shape[1]
-    every, rest = np.zeros((n, many + moved.shape[1])), e.copy()
-    for i in range(n):
-        for s in range(n):
-            if b[i, s] != 0:
-                factor = b[i, s] / r[s]
-                for k in range(many):
-                    every[i, k] += factor * a[s, k]
-                rest[i] += (n + 6) * UNIT * abs(b[i, s])
-        rest[i] = up(rest[i])
-    every[:, many:] = moved
-    if not (np.isfinite(every).all() and np.isfinite(rest).all()):
-        return False
-    extent = np.zeros(every.shape[1])
-    for i in range(n):
-        widest = np.abs(every[i]).max()
-        if widest > 0:
-            extent += np.abs(every[i]) / widest
-    order = np.argsort(-extent)
-    kept = many - n
-    for k in range(kept):
-        out[:, k] = every[:, order[k]]
-    return reset(every[:, order[kept:]].copy(), rest, out[:, kept:])
-
-
-@kernel
-def ranges_of(a: FloatArray, r: FloatArray) -> None:
-    """Write r_s >= sum_k |A_sk|."""
-    for s in range(len(r)):
-        r[s] = up(np.abs(a[s]).sum())
-
-
-@kernel
-def reset(a: FloatArray, e: FloatArray, c: FloatArray) -> bool:
-    """Write C for A (n, many) and e (n,); return False, and nan, where none was found."""
-    n, many = len(e), a.shape[1]
-    c[:] = np.nan
-    if not (np.isfinite(a).all() and np.isfinite(e).all()):
-        return False
-    q = axes(a, e)
-    y, eta = np.empty(n), 0.0
-    for i in range(n):
-        turned = slack = 0.0
-        for j in range(many):
-            one = sizes = 0.0
-            for k in range(n):
-                one += q[k, i] * a[k, j]
-                sizes += abs(q[k, i]) * abs(a[k, j])
-            turned += abs(one)
-            slack += sizes
-        own = 0.0
-        for k in range(n):
-            own += abs(q[k, i]) * e[k]
-        y[i] = up(turned + 2 * n * UNIT * slack + own)
-        row = 0.0
-        for j in range(n):
-            one = 1.0 if i == j else 0.0
-            for k in range(n):
-                one -= q[k, i] * q[k, j]
-            row += abs(one)
-        eta = max(eta, row)
-    eta = up(eta + 4 * n * n * UNIT)
-    if not eta < NEARLY:
-        return False
-    beyond = up(eta / (1 - eta))
-    y += beyond * y.max()
-    for i in range(n):
-        y[i] = up(y[i])
-    moved, back = np.zeros(n), np.zeros(n)
-    for i in range(n):
-        for j in range(n):
-            moved[i] += abs(q[i, j]) * y[j] * 4 * UNIT
-    for i in range(n):
-        for j in range(n):
-            back[j] += abs(q[i, j]) * moved[i]
-    most = back.max()
-    for j in range(n):
-        last = up(y[j] + back[j] + 2 * beyond * most)
-        c[:, j] = q[:, j] * last
-    return bool(np.isfinite(c).all())
-
-
-@kernel
-def axes(a: FloatArray, e: FloatArray) -> FloatArray:
-    """A matrix nearly orthogonal, the longest column of A first; the identity if A hardly matters.
-
-    Gram and Schmidt, twice each; where a column brings no new direction, an axis that does.
-    """
-    n = len(e)
-    q, sizes = np.eye(n), (a**2).sum(axis=0)
-    if not sizes.max() > (e**2).max():
-        return q
-    column = np.empty(n)
-    for k in range(n):
-        longest = 0
-        for j in range(len(sizes)):
-            longest = j if sizes[j] > sizes[longest] else longest
-        sizes[longest] = -1.0
-        column[:] = a[:, longest]
-        before = np.sqrt((column**2).sum())
-        left = _without(q, k, column)
-        axis = 0
-        while not left > 1e-8 * before and axis < n:
-            column[:] = 0.0
-            column[axis] = before = 1.0
-            left = _without(q, k, column)
-            left = left if left > 0.5 / np.sqrt(n) else 0.0
-            axis += 1
-        q[:, k] = column / left
-    return q
-
-
-@kernel
-def _without(q: FloatArray, k: int, column: FloatArray) -> float:
-    """Take the first k columns of Q out of a column, twice; return what length is left."""
-    for _ in range(2):
-        for j in range(k):
-            share = 0.0
-            for i in range(len(column)):
-                share += q[i, j] * column[i]
-            for i in range(len(column)):
-                column[i] -= share * q[i, j]
-    return float(np.sqrt((column**2).sum()))
 
 
 LEAST = TINY / UNIT  # replaces a defect of 0, as of a state at rest: v must exceed `up`
@@ -422,139 +278,234 @@ def solves(m: FloatArray, d: FloatArray, v: FloatArray, w: FloatArray) -> bool:
     return True
 
 
-SHARES = (
-    2.0**-30,
-    2.0**-16,
-    2.0**-8,
-    2.0**-4,
-    0.25,
-    0.5,
-    0.75,
-    1 - 2.0**-3,
-    1 - 2.0**-5,
-    1 - 2.0**-8,
-)
-"""Of a range, from its far end: levels to be tried before `HALVINGS` between two of them."""
-HALVINGS = 4
 ROOM, LEAST_STEP = 1e-9, 1e-100  # relative to the size of a state; of one that is 0
-BOXES = 10  # boxes around the states, each larger
+GROWN, BOXES = 6, 10  # boxes around the states whose strips, and which themselves, become larger
+BEYOND = 1.5  # times what leaves the last strip: the next one
+MISSED, LITTLE = 0.1, 1e-2  # share of its way by which a face may miss its end, and of others
+SWEEPS = 2  # over all faces, each with what the last one said of the others
+ENDS, NEARLY_THERE = 6, 1e-3  # trial ends of a face, and how exact the last one has to be
+
+
+class Slopes(NamedTuple):
+    """Slopes as intervals: of a tape what is needed over and over, and its values v (n, 2).
+
+    leaf  (n_states,) where each state stands
+    """
+
+    code: IntArray
+    number: FloatArray
+    every: IntArray
+    own: IntArray
+    own_first: IntArray
+    results: IntArray
+    leaf: IntArray
+    v: FloatArray
 
 
 @kernel
-def _change(
-    tape: ReplayTape,
-    time: Pair,
-    wide: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    values: Values,
-    i: int,
-    low: float,
-    high: float,
-    length: Pair,
-) -> Pair:
-    """Slope of state i in [low, high], the others anywhere in `wide`, times the step."""
-    kept = wide[i, 0], wide[i, 1]
-    wide[i] = low, high
-    evaluate(tape, time, wide, p, u, False, values)
-    wide[i] = kept
-    at = tape.results[i]
-    return multiply(values.value[at, 0], values.value[at, 1], length[0], length[1])
+def slopes_of(tape: ReplayTape) -> Slopes:
+    """Those of a tape, whose leaves are still to be written."""
+    leaf = np.full(len(tape.results), -1, np.intp)
+    for i in range(len(tape.code)):
+        if tape.code[i, 0] == STATE:
+            leaf[tape.code[i, 1]] = i
+    v = np.zeros((len(tape.code), 2))
+    return Slopes(
+        tape.code, tape.number, tape.every, tape.own, tape.own_first, tape.results, leaf, v
+    )
 
 
 @kernel
-def _wider(low: float, high: float, share: float) -> Pair:
-    room = share * (ROOM * size(low, high) + LEAST_STEP)
-    return outward(low - room, high + room)
+def _everywhere(f: Slopes, x: FloatArray) -> None:
+    """Evaluate all for states in x (n, 2)."""
+    for i in range(len(x)):
+        if f.leaf[i] >= 0:
+            f.v[f.leaf[i]] = x[i, 0], x[i, 1]
+    operate(f.code, f.number, f.every, 0, len(f.every), f.v)
+
+
+@kernel
+def _change(f: Slopes, i: int, low: float, high: float, length: Pair) -> Pair:
+    """Slope of state i, itself in [low, high], times the step; the others as they were last.
+
+    State i is left there: the next one must find it where it is meant to be.
+    """
+    v, at = f.v, f.results[i]
+    if f.leaf[i] >= 0:
+        v[f.leaf[i], 0], v[f.leaf[i], 1] = low, high
+    operate(f.code, f.number, f.own, f.own_first[i], f.own_first[i + 1], v)
+    low, high = multiply(v[at, 0], v[at, 1], length[0], length[1])
+    return (max(low, 0.0) if v[at, 0] >= 0 and length[0] >= 0 else low), high
 
 
 @kernel
 def _stays(
-    tape: ReplayTape,
-    time: Pair,
-    box: FloatArray,
-    wide: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    values: Values,
-    length: Pair,
+    f: Slopes, x: FloatArray, length: Pair, is_smooth: bool, first: FloatArray, wide: FloatArray
 ) -> bool:
-    """Whether no state leaves `wide`, which is written around B; if not, `box` is made larger."""
-    held, n = True, len(box)
-    inner = np.empty((n, 2))
-    for i in range(n):
-        inner[i] = _wider(box[i, 0], box[i, 1], 0.5)
-        wide[i] = _wider(box[i, 0], box[i, 1], 1.0)
-    for i in range(n):
-        a, b, c, d = wide[i, 0], inner[i, 0], inner[i, 1], wide[i, 1]
-        most = _change(tape, time, wide, p, u, values, i, c, d, length)[1]
-        least = _change(tape, time, wide, p, u, values, i, a, b, length)[0]
-        if not most < 0.9 * (d - c):
-            box[i, 1], held = (0.0 if d < 0 else d + 2 * most), False
-        if not least > -0.9 * (b - a):
-            box[i, 0], held = (0.0 if a > 0 else a + 2 * least), False
-    return held
+    """Write a box `wide` that no state leaves, moved as `first` at the start; whether found."""
+    n = len(x)
+    box, room, positive = x.copy(), np.empty((n, 2)), np.zeros(n, np.bool_)
+    for tries in range(GROWN + BOXES):
+        if tries in (0, GROWN):
+            for i in range(n):
+                box[i] = x[i, 0], x[i, 1]
+                room[i] = ROOM * size(x[i, 0], x[i, 1]) + LEAST_STEP
+                positive[i] = is_smooth and x[i, 0] >= 0
+                if tries == 0:
+                    room[i, 0] = max(room[i, 0], -BEYOND * first[i, 0])
+                    room[i, 1] = max(room[i, 1], BEYOND * first[i, 1])
+        for i in range(n):
+            wide[i] = outward(box[i, 0] - room[i, 0], box[i, 1] + room[i, 1])
+            if positive[i]:
+                wide[i, 0] = max(wide[i, 0], 0.0)
+        if not np.isfinite(wide).all():
+            continue
+        _everywhere(f, wide)
+        held = True
+        for i in range(n):
+            a, b, c, d = wide[i, 0], box[i, 0], box[i, 1], wide[i, 1]
+            most = _change(f, i, c, d, length)[1]
+            least = _change(f, i, a, max(a, b), length)[0]
+            if not most < 0.9 * (d - c):
+                held = False
+                if tries < GROWN:
+                    room[i, 1] = max(BEYOND * most, room[i, 1])
+                else:
+                    box[i, 1] = 0.0 if d < 0 else d + 2 * most
+            if not least > -0.9 * (b - a):
+                if positive[i] and a == 0:  # else a strip is needed there
+                    positive[i] = _change(f, i, 0.0, 0.0, length)[0] >= 0
+                    held = held and positive[i]
+                elif tries < GROWN:
+                    held, room[i, 0] = False, max(-BEYOND * least, room[i, 0])
+                else:
+                    held, box[i, 0] = False, (0.0 if a > 0 else a + 2 * least)
+            _change(f, i, a, d, length)
+        if held:
+            return True
+    return False
 
 
 @kernel
-def _level(
-    tape: ReplayTape,
-    time: Pair,
-    wide: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    values: Values,
-    i: int,
-    near: float,
-    far: float,
-    length: Pair,
-) -> float:
-    """Level towards `far` that state i, from `near` or beyond, has passed after a step.
+def _end(f: Slopes, wide: FloatArray, i: int, side: int, near: float, length: Pair) -> float:
+    """What state i, not beyond `near` before a step, is not beyond after it, and nor on the way."""
+    sign, best, inner = (1.0 if side == 1 else -1.0), float(wide[i, side]), wide[i, 1 - side]
+    begin = change = _change(f, i, near, near, length)[side]
+    way, before, by = near + change, near, change
+    missed, share = inner, 2.0**-11
+    for _ in range(ENDS):
+        way += sign * 1e-6 * abs(way - near)
+        way = min(max(way, min(best, inner)), max(best, inner))
+        change = _change(f, i, min(near, way), max(near, way), length)[side]
+        image = add(near, near, change, change)[side]
+        rises = sign * (near - image) < 0
+        if sign * (way - image) >= 0:
+            best = way
+        elif not rises:
+            best = image if sign * (best - image) > 0 else best
+        else:
+            missed, share = way, 8 * share
+        is_there = abs(image - way) <= NEARLY_THERE * abs(way - near)
+        if is_there and (not rises or sign * (way - image) >= 0):
+            break
+        steep = (change - by) / (way - before)
+        before, by = way, change
+        if -np.inf < steep < 1:
+            to_go = (image - way) / (1 - steep)
+            way = way + to_go + sign * 0.05 * abs(to_go)
+        else:
+            way = missed + share * (best - missed)
+    if not (sign * (best - near) > 0 and sign * begin > 0):
+        return best
+    far = _change(f, i, best, best, length)[side]
+    if sign * far < 0:  # there is a level on the way at which the state turns round
+        level = near + 1.05 * (best - near) * (begin / (begin - far))
+        room = ROOM * abs(level) + LEAST_STEP
+        beyond = outward(level - room, level + room)[side]
+        change = _change(f, i, min(level, beyond), max(level, beyond), length)[side]
+        if sign * change < 0.9 * sign * (beyond - level) and sign * (best - beyond) > 0:
+            best = beyond
+    return best
 
-    Where none is known it is infinite, which bounds nothing: the state may move the other way.
-    A level nearer to `near` is passed if one further away is, so the search is by bisection.
+
+@kernel
+def _leads(
+    f: Slopes,
+    x: FloatArray,
+    length: Pair,
+    is_smooth: bool,
+    first: FloatArray,
+    wide: FloatArray,
+    after: FloatArray,
+) -> bool:
+    """Write ends of all faces, proved together, near where movements `first` lead; whether found.
+
+    wide  becomes the box of their ways, and some room, that proves them
     """
-    passed = -np.inf if near < far else np.inf
-    missed, start = far, near  # the halvings are between these, and a level that is passed
-    first, last, left = 0, len(SHARES), HALVINGS
-    while first < last or left > 0:
-        k = (first + last) // 2
-        if first < last:
-            level = far + SHARES[k] * (near - far)
-        else:
-            level, left = missed / 2 + start / 2, left - 1
-        low, high = min(near, level), max(near, level)
-        slope = _change(tape, time, wide, p, u, values, i, low, high, length)
-        way = subtract(level, level, near, near)
-        is_inside = min(near, far) <= level <= max(near, far)
-        is_passed = slope[0] >= way[1] if near < far else slope[1] <= way[0]
-        if is_inside and is_passed:
-            passed, start, last = level, level, k
-        else:
-            missed, first = level, k + 1
-    return passed
+    n, found = len(x), True
+    ways = np.empty((n, 2, 2))
+    for i in range(n):
+        if is_smooth and x[i, 0] >= 0 and x[i, 1] + first[i, 1] < 0:
+            return False  # it turns round before 0: its upper face leads nowhere near
+        for side in range(2):
+            near, end = x[i, side], x[i, side] + first[i, side]
+            room = MISSED * (abs(first[i, side]) + LITTLE * (abs(near) + np.abs(first[i]).max()))
+            ways[i, side] = outward(min(near, end) - room, max(near, end) + room)
+            if is_smooth and x[i, 0] >= 0:
+                ways[i, side] = max(ways[i, side, 0], 0.0), max(ways[i, side, 1], 0.0)
+        wide[i] = ways[i, 0, 0], ways[i, 1, 1]
+    if not np.isfinite(wide).all():
+        return False
+    _everywhere(f, wide)
+    for i in range(n):
+        for side in range(2):
+            low, high = ways[i, side]
+            change = _change(f, i, low, high, length)[side]
+            end = add(x[i, side], x[i, side], change, change)[side]
+            if side == 0 and is_smooth and x[i, 0] >= 0 and end < 0:
+                end = 0.0 if _change(f, i, 0.0, 0.0, length)[0] >= 0 else end
+            found = found and low <= end <= high
+            after[i, side] = end
+        _change(f, i, wide[i, 0], wide[i, 1], length)
+    for i in range(n):
+        if found:
+            wide[i] = min(x[i, 0], after[i, 0]), max(x[i, 1], after[i, 1])
+    return found
 
 
 @kernel
-def coarse_step(
-    tape: ReplayTape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, values: Values
-) -> bool:
-    """Replace ranges x (n_states, 2) by those at the end of a step; whether they hold."""
-    n, length = len(x), subtract(time[1], time[1], time[0], time[0])
-    box, wide, after = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2))
+def coarse_step(f: Slopes, x: FloatArray, length: Pair, is_smooth: bool, wide: FloatArray) -> float:
+    """Replace ranges x (n_states, 2) by those at the end of a step; infinity if there are none.
+
+    f     with the leaves of parameters, inputs and time as they are during the step
+    wide  (n_states, 2) becomes ranges during the step
+    returns  how far ends of faces are from where their first slopes lead, relative to the states
+    """
+    n, largest, worst = len(x), 0.0, 0.0
+    after, first = np.empty((n, 2)), np.empty((n, 2))
+    _everywhere(f, x)
     for i in range(n):
-        box[i] = x[i, 0], x[i, 1]
-    tries = 0
-    while not _stays(tape, time, box, wide, p, u, values, length):
-        tries += 1
-        if tries == BOXES or not np.isfinite(box).all():
-            return False
+        first[i, 0] = _change(f, i, x[i, 0], x[i, 0], length)[0]
+        first[i, 1] = _change(f, i, x[i, 1], x[i, 1], length)[1]
+        _change(f, i, x[i, 0], x[i, 1], length)
+    found = _leads(f, x, length, is_smooth, first, wide, after)
+    if not (found or _stays(f, x, length, is_smooth, first, wide)):
+        return np.inf
+    for sweep in range(0 if found else SWEEPS):
+        if sweep > 0:
+            _everywhere(f, wide)
+        for i in range(n):
+            for side in range(2):
+                after[i, side] = _end(f, wide, i, side, x[i, side], length)
+            wide[i, 0] = max(wide[i, 0], min(x[i, 0], after[i, 0]))
+            wide[i, 1] = min(wide[i, 1], max(x[i, 1], after[i, 1]))
+            _change(f, i, wide[i, 0], wide[i, 1], length)
     for i in range(n):
-        a, d = wide[i, 0], wide[i, 1]
-        change = _change(tape, time, wide, p, u, values, i, a, d, length)
-        moved = add(x[i, 0], x[i, 1], change[0], change[1])
-        falls = _level(tape, time, wide, p, u, values, i, x[i, 1], a, length)
-        rises = _level(tape, time, wide, p, u, values, i, x[i, 0], d, length)
-        after[i] = max(a, moved[0], rises), min(d, moved[1], falls)
-    x[:] = after
-    return True
+        largest = max(largest, size(wide[i, 0], wide[i, 1]))
+    for i in range(n):
+        scale = max(size(wide[i, 0], wide[i, 1]), 0.01 * largest)
+        for side in range(2):
+            straight = min(max(x[i, side] + first[i, side], wide[i, 0]), wide[i, 1])
+            worst = max(worst, abs(after[i, side] - straight) / (scale + LEAST_STEP))
+        x[i] = after[i, 0], after[i, 1]
+    return worst
