@@ -142,13 +142,15 @@ def _superfluous(one: Surplus) -> str:
     """What equations say beyond what is needed to compute variables."""
     names = _named("equation", one.equations)
     if one.parameters:
-        names = in_words(one.parameters[:MOST_NAMED]) + ", ..." * (len(one.parameters) > MOST_NAMED)
+        unused = in_words(one.parameters[:MOST_NAMED]) + ", ..." * (
+            len(one.parameters) > MOST_NAMED
+        )
         why, their = "outnumber their unmeasured variables", "their"
         if len(one.equations) == 1:
             why, their = "relates only known variables", "its"
         return (
             f"{names} {why}, so the measurements constrain {their} unknowns without any slope, "
-            f"which step 3 does not use: {names}"
+            f"which step 3 does not use: {unused}"
         )
     if len(one.equations) == 1:
         return f"{names} relates only known variables; step 3 does not need it"
