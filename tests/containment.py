@@ -459,6 +459,35 @@ def of_tubes(seed: int, inputs: int = 0) -> int:
     return tubes_outside(*random_experiment(seed, inputs), seed=seed)
 
 
+def of_faces(seed: int, inputs: int = 0) -> int:
+    """Residuals in the ranges of tubes alone, of nearly exact measurements at one of the points.
+
+    One level cuts off nothing, another all but some of the points.
+    """
+    experiment, truth, low, high = random_experiment(seed, inputs)
+    rng, program, wrong = np.random.default_rng(seed), experiment.program, 0
+    kernel = K["integration"]
+    for k in range(low.shape[1]):
+        share = rng.choice([0.0, 0.5, 1.0, rng.random()], (6, len(low)))
+        points = (low[:, k] + s * (high - low)[:, k] for s in share)
+        known = [r for p in points if (r := integrated(experiment, truth, p)) is not None]
+        for shift in [r - 0.02 * rng.normal(size=r.shape) for r in known[:1]]:
+            program = experiment.program
+            program = program._replace(value=program.value + shift * program.sigma)
+            known = [r - shift for r in known]
+        totals = [float((r**2).sum()) for r in known]
+        for level in (1e300, *(1.001 * s + 1e-6 for s in totals[1:2])):
+            tube = kernel.tube_of(experiment.states, len(program.value), len(program.times) + 1)
+            ends, steps = np.stack([low[:, k], high[:, k]], axis=1), 30 + len(program.times)
+            kernel.coarse(program, ends, 0.3, steps, level, tube)
+            for r, total in zip(known, totals, strict=True):
+                if total < level:
+                    slack = INTEGRATED * (1 + np.abs(r))
+                    wrong += int((r < tube.rows[:, 0] - slack).sum())
+                    wrong += int((r > tube.rows[:, 1] + slack).sum())
+    return wrong
+
+
 def tubes_outside(
     experiment: Replay, truth: "Reference", low: np.ndarray, high: np.ndarray, *, seed: int
 ) -> int:

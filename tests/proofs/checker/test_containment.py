@@ -51,6 +51,11 @@ def test_tubes_of_random_models(seed: int) -> None:
     assert true.of_tubes(seed, inputs=seed % 2) == 0
 
 
+@pytest.mark.parametrize("seed", thinned(range(15), 7))
+def test_faces_of_tubes_of_random_models(seed: int) -> None:
+    assert true.of_faces(seed, inputs=seed % 2) == 0
+
+
 @pytest.mark.parametrize("width", [0.01, 0.3, 2.0])
 def test_tubes_where_a_quotient_begins_as_zero_by_zero(width: float) -> None:
     experiment, truth = true.replay_and_reference(methanol())

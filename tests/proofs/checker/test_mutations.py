@@ -92,12 +92,12 @@ def shorter(*given: Any, old: Any = STEP._change) -> Any:
 def lower_ends(*given: Any, old: Any = INTERVALS.mean) -> Any:
     """A mean's upper end is a bit too low."""
     low, high = old(*given)
-    return low, high - 0.01 * (high - low)
+    return low, high - 0.01 * (high - low) if high - low < np.inf else high
 
 
 def too_narrow(program: Any, i: int, cut: float, *given: Any, old: Any = INTEGRATION.meet) -> None:
     """More is cut off of states than the level allows."""
-    old(program, i, cut - 0.5 * max(cut - given[0], 0.0), *given)
+    old(program, i, cut - 0.98 * max(cut - given[0], 0.0), *given)
 
 
 EXACT = (
@@ -186,8 +186,8 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
     ),
     "errors of rates": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_new))),
     "means": (true.of_means, range(5), ((INTERVALS, "mean", lower_ends),)),
-    "faces of tubes": (true.of_tubes, range(6), (SLOWLY, (STEP, "_change", shorter))),
-    "what a level cuts off": (true.of_tubes, range(6), (SLOWLY, (INTEGRATION, "meet", too_narrow))),
+    "faces of tubes": (true.of_faces, range(6), ((STEP, "_change", shorter),)),
+    "what a level cuts off": (true.of_faces, range(6), ((INTEGRATION, "meet", too_narrow),)),
     "size of errors of rates": (
         coarsely, range(5, 10), (SLOWLY, (STEP, "displaced", slower_rates))
     ),
@@ -200,4 +200,5 @@ def test_what_is_broken_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> 
     check, seeds, changes = MUTATIONS[what]
     for place, name, broken in changes:
         monkeypatch.setattr(place, name, broken)
-    assert any(check(seed) > 0 for seed in seeds)
+    with np.errstate(all="ignore"):  # as in compiled kernels
+        assert any(check(seed) > 0 for seed in seeds)
