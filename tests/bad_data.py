@@ -156,6 +156,7 @@ CONDITIONS: Cases = {
     "start NaN": (lambda: run(start={"A": NAN}), "'A' is nan | Unknown(lower, upper)"),
     "start a list": (lambda: run(start={"A": [1]}), "'A' is [1] | finite number"),
     "start a word": (lambda: run(start="steady"), "steady=True"),
+    "steady a word": (lambda: run(steady="steady"), "'steady' | steady=True"),
     "unknown crossed": (lambda: Unknown(2, 1), "[2, 1] | lower < upper"),
     "unknown infinite": (lambda: Unknown(0, INF), "[0, inf] | finite bounds"),
     "guess outside": (lambda: Unknown(0, 1, guess=3), "guess | 3 | [0, 1]"),

@@ -583,10 +583,11 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     """
     if isinstance(given, bool):
         return {} if given else None
-    require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
+    example = "steady={'feed': 0.0}; or steady=True to use the inputs at the experiment's start"
+    require_mapping("steady", given, example, DataError)
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
             f"`steady` contains {lost}; expected a finite number for each input, for example "
-            "steady={'feed': 0.0}; or steady=True to use the inputs at the experiment's start."
+            f"{example}."
         )
     return {n: float(v) for n, v in given.items()}

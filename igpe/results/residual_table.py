@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.core.arrays import FloatArray, IntArray, typical
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, typical
 from igpe.core.markup import in_words, listed
 from igpe.numerics.lack_of_fit import (
     CLEAR,
@@ -29,7 +29,7 @@ ROUNDING = 1e-6  # of the largest measurement: residuals below it are no measure
 CUT_OFF = 3.0  # standard deviations above a limit, from where 0.1 % of values are below it
 MISSED = 2.0  # median residual, in standard deviations, of a series that the model misses
 ALONE = 20.0  # times this median: so large a residual stands alone, and has pulled the others
-SERIES = 5  # measurements that show it
+SERIES = 5  # measurements that show it; from so many of a quantity igpe estimates sigma
 TWO_DIGITS = 100  # below it, two digits need no power of ten
 FOLLOWED = 0.75  # leverage from where a residual has less than half of the measurement's error
 CHI_SQUARED = "chi squared, two-sided"
@@ -190,7 +190,19 @@ def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[Float
     if robust and left is not None and size > 0:
         values, left = values / size, None
     leverage = points["leverage"].fillna(0.0) if "leverage" in points else 0.0 * points["residual"]
-    return studentised(values, leverage.to_numpy(dtype=float), left), left
+    odd = studentised(values, leverage.to_numpy(dtype=float), left)
+    return np.where(_has_assumed_sigma(points), np.nan, odd), left
+
+
+def _has_assumed_sigma(points: pd.DataFrame) -> BoolArray:
+    """(m,) measurements whose standard deviation igpe assumed, as their quantity has too few.
+
+    How far they are off in such standard deviations says nothing about them.
+    """
+    if "relative_sigma" not in points:
+        return np.zeros(len(points), dtype=bool)
+    count = points.groupby("name")["name"].transform("size")
+    return np.asarray((count < SERIES) & points["relative_sigma"].notna(), dtype=bool)
 
 
 def oversized(points: pd.DataFrame) -> Iterator[str]:

@@ -42,7 +42,7 @@ from igpe.uncertainty.likelihood import (
     values_of,
 )
 
-WIDER = "sigma_drawn"  # column: sigma of a replication in those that the residuals tell
+WIDER = "sigma_drawn"  # columns: sigma of a replication in those that the residuals tell
 UNBIASED: Final = "weibull"  # the (n + 1) p-th of n draws: a further one is below with chance p
 FEW = 100  # replications below which the ends of intervals are rough
 LEAST = 5  # measurements of a column, to draw its residuals from
@@ -60,7 +60,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     replications  table with one row for each refit, indexed by the number of the refit. The columns
                   are `status`, `objective` and one for each unknown. If there are few degrees of
                   freedom, there is also `sigma_drawn` (the drawn sigma as a multiple of the
-                  residuals' standard deviation)
+                  residuals' standard deviation), or one such column for each quantity
     asked         number of replications requested
     complete      False if the run was interrupted
     kind          description of how the errors were drawn
@@ -69,6 +69,8 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     acceleration  a dict {unknown: acceleration of its BCa interval}
     undetermined  unknowns that the measurements do not determine; the refits hold them fixed
     notes         remarks for the user
+    shares        a dict {unknown: shares of its variance that come from the errors of each
+                  quantity}, in the order of the columns of `sigma_drawn`
     """
 
     estimate: Mapping[str, float]
@@ -84,6 +86,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     acceleration: Mapping[str, float]
     undetermined: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if lost := [n for n in self.estimate if n not in self.replications]:
@@ -97,11 +100,10 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
 
     @property
     def sigma_drawn(self) -> FloatArray:
-        """Sigma of each converged refit, as a multiple of the residuals' standard deviation."""
-        good = self.parameters.index
-        if WIDER not in self.replications:
-            return np.ones(len(good))
-        return np.asarray(self.replications.loc[good, WIDER], dtype=float)
+        """Sigma of each converged refit, as a multiple of the residuals' standard deviation: one
+        row per refit, and one column per quantity if each has a sigma of its own."""
+        drawn = self.replications.filter(regex=rf"^{WIDER}(\[|$)").loc[self.parameters.index]
+        return np.asarray(drawn, dtype=float) if drawn.shape[1] else np.ones((len(drawn), 1))
 
     @property
     def failed(self) -> int:
@@ -139,7 +141,9 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
             ends = np.array([tail, 1 - tail])
             low, high = _quantiles(values, ends)
             lower, upper = _quantiles(values, _bca(values, value, ends, self.acceleration[name]))
-            level = value + (values - value) / self.sigma_drawn  # as if sigma were known
+            shares = np.array(self.shares.get(name, (1.0,)))
+            drawn = np.sqrt(np.sum(self.sigma_drawn**2 * shares, axis=1))
+            level = value + (values - value) / drawn  # as if sigma were known
             error = float(np.std(level, ddof=1)) if len(values) > 1 else np.nan
             bias = float(np.mean(level)) - value if len(values) else np.nan
         return {
@@ -274,10 +278,43 @@ def _spread(base: Likelihood) -> FloatArray:
         return spread
     if not np.isfinite(base.errors.variance):
         raise ProblemError(NO_ERRORS)
-    quantities = quantities_of(base.problem, base.problem.size)
-    each = np.zeros(1, dtype=int) if quantities is None else [own.place(q) for q in quantities]
-    spread[: base.problem.size] = np.sqrt(own.variance[each])
+    measured = slice(base.problem.size)
+    spread[measured] = np.sqrt(own.variance[_places(base)[measured]])
     return spread
+
+
+def _places(base: Likelihood) -> IntArray:
+    """(m,) which of the variances each residual has; that of no quantity has s^2 of all."""
+    quantities = quantities_of(base.problem, len(base.at.residual))
+    if quantities is None:
+        return np.zeros(len(base.at.residual), dtype=np.intp)
+    return np.array([base.errors.spread.place(int(q)) for q in quantities], dtype=np.intp)
+
+
+def _drawn_sigma(base: Likelihood, random: np.random.Generator) -> FloatArray:
+    """(k,) sigma of each quantity, as a multiple of what the residuals tell: a draw where these
+    leave few degrees of freedom."""
+    degrees = base.errors.spread.degrees
+    drawn, is_few = np.ones(len(degrees)), (degrees > 0) & (degrees < MANY)
+    if not base.problem.sigma_known:
+        drawn[is_few] = np.sqrt(degrees[is_few] / random.chisquare(degrees[is_few]))
+    return drawn
+
+
+def _sigma_columns(base: Likelihood) -> list[str]:
+    """Names of the columns for these."""
+    names, numbers = [*base.problem.relative_sigma], base.errors.spread.numbers
+    each = [f"{WIDER}[{names[q] if q >= 0 else 'others'}]" for q in numbers]
+    return each if len(each) > 1 else [WIDER]
+
+
+def _shares(base: Likelihood) -> dict[str, tuple[float, ...]]:
+    """Parts of the variance of each unknown."""
+    parts = base.errors.spread.parts(np.eye(len(base.x)))
+    total = parts.sum(axis=1, keepdims=True)
+    known = np.isfinite(total) & (total > 0)
+    each = np.divide(parts, total, out=np.full(parts.shape, 1 / parts.shape[1]), where=known)
+    return dict(zip(base.problem.box.names, map(tuple, each.tolist()), strict=True))
 
 
 def _columns(base: Likelihood) -> dict[str, IntArray]:
@@ -352,7 +389,8 @@ def bootstrap(
         pass
     names, errors = problem.box.names, base.errors
     columns = ["status", "objective", *names]
-    columns += [WIDER] if any(WIDER in row for row in rows.values()) else []
+    drawn = _sigma_columns(base)
+    columns += drawn if any(drawn[0] in row for row in rows.values()) else []
     index = pd.Index(sorted(rows), name="replication", dtype=int)
     table = pd.DataFrame([rows[k] for k in index], index=index, columns=columns)
     on_bound = [n for n, held in zip(names, base.held, strict=True) if held]
@@ -368,9 +406,10 @@ def bootstrap(
         acceleration=problem.box.mapping(acceleration),
         undetermined=tuple(n for n, lost in zip(names, errors.undetermined, strict=True) if lost),
         notes=(
-            *_remarks(table, replications, on_bound, errors.degrees),
+            *_remarks(table, replications, on_bound, errors.spread.degrees.min()),
             *left_out(problem, "igpe.bootstrap", "replications", table[list(names)].to_numpy()),
         ),
+        shares=_shares(base) if len(drawn) > 1 else {},
     )
 
 
@@ -393,14 +432,12 @@ def _replicate(base: Likelihood, draw: Draw, seed: int, number: int) -> Row:
     """Refit to the errors of one replication.
 
     With few degrees of freedom the deviation that the residuals tell is itself a draw: s^2 =
-    sigma^2 chi2 / degrees. Errors with a drawn sigma make the percentiles of linear models the
-    intervals of Student's t; with s alone they cover 86 % for three degrees of freedom.
+    sigma^2 chi2 / degrees, for each quantity. Errors with a drawn sigma make the percentiles of
+    linear models the intervals of Student's t; with s alone they cover 86 % for three degrees.
     """
     random, known = np.random.default_rng([seed, number]), base.problem.sigma_known
-    errors, degrees, wider = draw(random), base.errors.degrees, 1.0
-    if not known and 0 < degrees < MANY:
-        wider = float(np.sqrt(degrees / random.chisquare(degrees)))
-    shift = -base.at.residual - wider * errors
+    errors, drawn = draw(random), _drawn_sigma(base, random)
+    shift = -base.at.residual - drawn[_places(base)] * errors
 
     def shifted(x: FloatArray) -> Any:
         at = base.residuals(x)
@@ -409,16 +446,21 @@ def _replicate(base: Likelihood, draw: Draw, seed: int, number: int) -> Row:
     search = quick(base, INEXACT * (1.0 if known else base.errors.variance))
     fit = search.fit(shifted, base.x, base.box)
     row = {"status": fit.status.name, "objective": fit.cost, **base.box.mapping(fit.x)}
-    return plain(row | ({} if wider == 1.0 else {WIDER: wider}))  # type: ignore[no-any-return]
+    sizes = {} if (drawn == 1.0).all() else dict(zip(_sigma_columns(base), drawn, strict=True))
+    return plain(row | sizes)  # type: ignore[no-any-return]
 
 
-def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: int) -> list[str]:
+def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: float) -> list[str]:
     """What to know of the replications, in sentences."""
     failed, made = int((table["status"] != "CONVERGED").sum()), len(table)
     remarks = (
         (WIDER in table,
-         f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
+         f"The residuals leave {degrees:g} degrees of freedom, so sigma itself is uncertain. "
          "igpe drew sigma for each refit, so the intervals correspond to Student's t intervals."),
+        (any(f"{WIDER}[" in str(column) for column in table),
+         f"The residuals of some quantities leave few degrees of freedom ({degrees:.2g} or more), "
+         "so their sigma is uncertain. igpe drew it for each refit and quantity, so the intervals "
+         "correspond to Student's t intervals with the degrees of freedom of each quantity."),
         (failed,
          f"{failed} of {made} refits did not converge, and the intervals do not use them. If many "
          "refits fail, the intervals are too narrow."),

@@ -81,18 +81,20 @@ class PredictedTrajectory(NamedTuple):
         vectors = replications.parameters[list(self.base.box.names)].to_numpy(dtype=float)
         runs = [simulation.run(x[self.run.index]) for x in vectors]
         is_usable = np.array([r.status.usable for r in runs], dtype=bool)
-        usable, wider = [r for r in runs if r.status.usable], replications.sigma_drawn[is_usable]
+        usable, drawn = [r for r in runs if r.status.usable], replications.sigma_drawn[is_usable]
         if len(usable) < 2:  # noqa: PLR2004
             raise ProblemError(
                 "Fewer than two replications can be integrated; use more replications."
             )
+        wider = np.broadcast_to(drawn, (len(usable), len(self.base.errors.spread.variance)))
         random = np.random.default_rng(replications.seed)
         errors = random.standard_normal((len(usable), len(self.grid)))
         tail = (1 - self.base.errors.confidence) / 2
         lost = list(self.linearised()) if self.base.errors.undetermined.any() else []
         for k, name in enumerate(self.names):
             values = np.array([self._quantity(r, name)[0] for r in usable])
-            sigma = np.array([self._sigma(r, name)[1] for r in usable]) * wider[:, None]
+            place, _ = self._sigma(centre, name)
+            sigma = np.array([self._sigma(r, name)[1] for r in usable]) * wider[:, [place]]
             noisy = values + sigma * errors
             low, high, below, above = (
                 end

@@ -360,3 +360,15 @@ def test_the_headline_of_a_proof_names_estimated_weights(name, premise):
     data = table(1) if name else table(1).drop(columns="b")
     result = igpe.estimate(problem(data), certify=True)
     assert ("best within the bounds for these weights" in result.verdict["optimum"]) == premise
+
+
+def test_what_has_an_assumed_sigma_is_no_outlier():
+    """Four values of b are too few to estimate sigma: the share that a has is far too small."""
+    data = table(1, noise=(1.0, 5e-2))
+    data.loc[~data.index.isin([3, 9, 15, 21]), "b"] = np.nan
+    run = igpe.Experiment(data, start=START, start_time=0.0)
+    problem = igpe.Problem(series, parameters=["k1", "k2"], experiments=run)
+    result = igpe.estimate(problem, certify=False)
+    assert "too few measurements to estimate" in str(result)
+    assert "outlier" not in str(result)
+    assert result.outliers().empty

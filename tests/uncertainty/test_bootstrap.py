@@ -298,3 +298,13 @@ def test_errors_of_quantities_are_drawn_in_their_own_sizes():
     expected = result.to_frame()["standard_error"]
     ratio = table["standard_error"] / expected
     assert ratio[["kA", "A(t0)"]].mean() == pytest.approx(1, abs=0.06)
+
+
+def test_the_sigma_of_a_short_series_is_drawn_by_its_own_degrees():
+    """Beside a long series, where the degrees of all are many: the ends are of Student's t."""
+    problem = lines("A", "B")
+    result = igpe.estimate(problem, certify=False)
+    found = bootstrap(problem, result, replications=1000)
+    own, linear = found.to_frame(), result.to_frame()
+    half, expected = ((t["upper"] - t["lower"]) / 2 for t in (own, linear))
+    assert (half / expected)[["kA", "kB"]].to_numpy() == pytest.approx(1, abs=0.1)

@@ -3,8 +3,7 @@
 Priors are measurements of the unknowns themselves: they join the first experiment's, at its start.
 CasADi's expressions become lists of operations (`kernels.intervals`). Inputs given by tables are
 straight lines between two stops: on a line through (t_0, y_0) with slope b an input is
-y_0 + b (t - t_0). The slope is an interval that holds the exact (y_1 - y_0) / (t_1 - t_0), and what
-it is rounded to.
+y_0 + b (t - t_0). The slope is an interval that holds (y_1 - y_0) / (t_1 - t_0), rounded or not.
 """
 
 from collections import Counter
@@ -276,7 +275,7 @@ class Factored:
     over the sum `below[k]` is the factor -1 - k.
 
     tape       the slopes, each as it was unless it has means now, or fewer leaves
-    cancelled  of quotients that are means now the terms below; () of those that are gone
+    cancelled  of quotients that are means now, or cancel, the terms below; () of whole sums
     """
 
     def __init__(self, tape: intervals.ReplayTape) -> None:
@@ -319,15 +318,16 @@ class Factored:
         op, a, b, _, number = self.writer.rows[place]
         if op == intervals.CONST and np.isfinite(number):
             return {(): Fraction(number)} if number else {}
-        if op in (intervals.ADD, intervals.SUB):
-            return _added(self.expanded(a), self.expanded(b), 1 if op == intervals.ADD else -1)
-        if op == intervals.NEG:
-            return _added({}, self.expanded(a), -1)
-        if op in (intervals.MUL, intervals.SQUARE):
-            return _multiplied(self.expanded(a), self.expanded(a if op == intervals.SQUARE else b))
-        if op == intervals.DIV and (below := self.expanded(b)):
-            return _multiplied(self.expanded(a), self._inverse(below))
-        return {(place,): Fraction(1)}
+        if op not in (*BINARY.values(), intervals.SQUARE, intervals.NEG):
+            return {(place,): Fraction(1)}
+        one: Sum = {} if op == intervals.NEG else self.expanded(a)
+        other = self.expanded(b if op in BINARY.values() else a)
+        other = self._inverse(other) if op == intervals.DIV else other
+        sums, sign = (intervals.ADD, intervals.SUB, intervals.NEG), 1 if op == intervals.ADD else -1
+        found = _added(one, other, sign) if op in sums else _multiplied(one, other)
+        gone = {i for m in (*one, *other) for i in m if i < 0}.difference(*found)
+        self.cancelled += [list(self.below[-1 - i]) for i in gone]
+        return found
 
     def _inverse(self, below: Sum) -> Sum:
         if list(below) == [()]:

@@ -70,6 +70,17 @@ def test_no_value_is_known_where_the_slope_is_0_by_0() -> None:
     assert value_at([given], np.full(2, 1e-3))[1] < 1e-9
 
 
+@pytest.mark.parametrize(("slope", "x"), [(X - P[0], [0.0, 1.0]), (X * (1 / P[0]), [0.0, 0.0])])
+def test_ends_of_slopes_at_0_hold_all_that_is_below(slope: Any, x: list[float]) -> None:
+    """A difference of what is not negative may be; and 0 times what is not bounded is not 0."""
+    written = replay_tape([T, X, P, U], slope)
+    for tape in (written, Factored(written).tape):
+        values = containment.K["integration"].values_of(tape, 0)
+        ends = np.array([x]), np.array([[0.0, 1.0], [0.0, 1.0]]), np.zeros((0, 2))
+        INTERVALS.evaluate(tape, (0.0, 1.0), *ends, False, values)
+        assert values.value[tape.results[0], 0] <= -1
+
+
 @pytest.mark.parametrize("factor", [X, X * X, P[1] * X])
 def test_a_factor_of_all_terms_of_a_quotient_may_be_0(factor: Any) -> None:
     """At x = 0 the slope is -3 (10 - p) / (10 + p), the limit, and not 3, of one term alone."""
@@ -81,6 +92,22 @@ def test_a_factor_of_all_terms_of_a_quotient_may_be_0(factor: Any) -> None:
     low, high = values.value[tape.results[0]]
     assert low <= -3 * 9.5 / 10.5
     assert -3 * 9 / 11 <= high < 3
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        P[0] * X / (P[0] + P[1]) - X * P[0] / (P[1] + P[0]),
+        (X / P[0]) * P[1] - (P[1] * X) / P[0],
+    ],
+)
+def test_quotients_that_cancel_each_other_may_be_0_by_0(gone: Any) -> None:
+    """Nothing is left of them in the slope, but at 0 the model is still not defined."""
+    factored = Factored(replay_tape([T, X, P, U], gone - X))
+    kinds = factored.tape.code[factored.tape.every, 0]
+    assert not {INTERVALS.DIV, INTERVALS.MEAN} & set(kinds.tolist())
+    assert factored.may_be_undefined(np.zeros(2))
+    assert not factored.may_be_undefined(np.full(2, 0.5))
 
 
 @pytest.mark.parametrize(
