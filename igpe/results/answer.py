@@ -39,6 +39,7 @@ from igpe.results.residual_table import (
     OUTLIER,
     TOO_LARGE_SIGMA,
     UNJUDGED,
+    has_assumed_sigma,
     probability,
 )
 from igpe.results.result_data import (
@@ -504,6 +505,11 @@ def _improve(result: ResultData, off: Sequence[str]) -> str:
     is_known = any(a.startswith((TOO_COARSE, PRIOR, START)) for a in result.actions)
     if is_known or result.active:
         return ""
+    if assumed := sorted({*result.points["name"][has_assumed_sigma(result.points)]}):
+        return (
+            f"Give the standard deviation of {in_words(assumed)}, which igpe assumed: a wrong one "
+            "may be the cause. If it is not, improve the model."
+        )
     reasons = "" if result.adequacy is None else " ".join(result.adequacy.reasons)
     is_repeated = result.points.duplicated(["experiment", "name", "time"]).any()
     if (

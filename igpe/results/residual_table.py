@@ -191,10 +191,10 @@ def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[Float
         values, left = values / size, None
     leverage = points["leverage"].fillna(0.0) if "leverage" in points else 0.0 * points["residual"]
     odd = studentised(values, leverage.to_numpy(dtype=float), left)
-    return np.where(_has_assumed_sigma(points), np.nan, odd), left
+    return np.where(has_assumed_sigma(points), np.nan, odd), left
 
 
-def _has_assumed_sigma(points: pd.DataFrame) -> BoolArray:
+def has_assumed_sigma(points: pd.DataFrame) -> BoolArray:
     """(m,) measurements whose standard deviation igpe assumed, as their quantity has too few.
 
     How far they are off in such standard deviations says nothing about them.

@@ -362,13 +362,22 @@ def test_the_headline_of_a_proof_names_estimated_weights(name, premise):
     assert ("best within the bounds for these weights" in result.verdict["optimum"]) == premise
 
 
-def test_what_has_an_assumed_sigma_is_no_outlier():
+def few_of_b(noise):
     """Four values of b are too few to estimate sigma: the share that a has is far too small."""
-    data = table(1, noise=(1.0, 5e-2))
+    data = table(1, noise=noise)
     data.loc[~data.index.isin([3, 9, 15, 21]), "b"] = np.nan
     run = igpe.Experiment(data, start=START, start_time=0.0)
-    problem = igpe.Problem(series, parameters=["k1", "k2"], experiments=run)
-    result = igpe.estimate(problem, certify=False)
+    return igpe.Problem(series, parameters=["k1", "k2"], experiments=run)
+
+
+def test_what_has_an_assumed_sigma_is_no_outlier():
+    result = igpe.estimate(few_of_b((1.0, 5e-2)), certify=False)
     assert "too few measurements to estimate" in str(result)
     assert "outlier" not in str(result)
     assert result.outliers().empty
+
+
+def test_an_assumed_sigma_may_be_the_cause_of_a_lack_of_fit():
+    text = " ".join(str(igpe.estimate(few_of_b((0.01, 0.01)), certify=False)).split())
+    assert "misses a trend" in text
+    assert "Give the standard deviation of b, which igpe assumed" in text
