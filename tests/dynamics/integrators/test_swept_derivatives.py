@@ -149,6 +149,7 @@ def test_the_optimum_is_that_of_directions_forwards(monkeypatch):
     assert back.objective == pytest.approx(forwards.objective, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_result_says_it_once():
     problem = chain([39], times=8)
     brief = igpe.Settings(
