@@ -200,7 +200,7 @@ def errors_at(
         equations=None if along is None else along.equations,
         bounds=(problem.box.lower, problem.box.upper),
         logarithmic=problem.box.in_logarithms,
-        quantities=quantities_of(problem, len(at.residual)) if judged is None else None,
+        quantities=_quantities(problem, len(at.residual)) if judged is None else None,
     )  # fmt: skip
     degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
     blocks = spectral_blocks(problem, runs_of(problem, Automatic())) if problem.has_spectra else ()
@@ -209,7 +209,7 @@ def errors_at(
     return replace(errors, degrees=degrees, variance=variance)
 
 
-def quantities_of(problem: Problem, rows: int) -> IntArray | None:
+def _quantities(problem: Problem, rows: int) -> IntArray | None:
     """(rows,) for each residual the place of the quantity whose own residuals weight it.
 
     -1 of other residuals: of quantities with too few, and of priors. None: all errors are alike.

@@ -229,6 +229,7 @@ class Spread(NamedTuple):
     variance  (k,) squared size of their errors
     degrees   (k,) of freedom of these; infinite where the size is known
     products  (k, r, r) U'U of their rows U of J root
+    places    (m,) which of the quantities each residual has
     """
 
     root: Root
@@ -236,6 +237,7 @@ class Spread(NamedTuple):
     variance: FloatArray
     degrees: FloatArray
     products: FloatArray
+    places: IntArray
 
     def parts(self, change: FloatArray) -> FloatArray:
         """(..., k) parts of the variance of what changes by `change` (..., n)."""
@@ -279,7 +281,7 @@ def _spread(
     variance, degrees = of_all
     if quantities is None or not 0 < degrees < np.inf:
         single = np.array([variance]), np.array([degrees]), np.eye(image.shape[1])[None]
-        return Spread(root, np.array([-1]), *single)
+        return Spread(root, np.array([-1]), *single, np.zeros(len(residual), dtype=np.intp))
     numbers, place, count = np.unique(quantities, return_inverse=True, return_counts=True)
     images = (image[place == k] for k in range(len(numbers)))
     products = np.array([u.T @ u for u in images])
@@ -288,7 +290,7 @@ def _spread(
     mean = np.mean(residual[quantities >= 0] ** 2) if is_own.any() else 0.0
     left = np.where(is_own, left, degrees)
     sizes = np.where(is_own, mean * count / left, variance)
-    return Spread(root, numbers, sizes, left, products)
+    return Spread(root, numbers, sizes, left, products, place)
 
 
 def _covariance(

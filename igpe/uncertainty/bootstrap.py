@@ -20,7 +20,6 @@ from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
 from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, teller, with_bar
-from igpe.dynamics.likelihood import quantities_of
 from igpe.dynamics.shooting.base import refuse
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -279,16 +278,8 @@ def _spread(base: Likelihood) -> FloatArray:
     if not np.isfinite(base.errors.variance):
         raise ProblemError(NO_ERRORS)
     measured = slice(base.problem.size)
-    spread[measured] = np.sqrt(own.variance[_places(base)[measured]])
+    spread[measured] = np.sqrt(own.variance[own.places[measured]])
     return spread
-
-
-def _places(base: Likelihood) -> IntArray:
-    """(m,) which of the variances each residual has; that of no quantity has s^2 of all."""
-    quantities = quantities_of(base.problem, len(base.at.residual))
-    if quantities is None:
-        return np.zeros(len(base.at.residual), dtype=np.intp)
-    return np.array([base.errors.spread.place(int(q)) for q in quantities], dtype=np.intp)
 
 
 def _drawn_sigma(base: Likelihood, random: np.random.Generator) -> FloatArray:
@@ -437,7 +428,7 @@ def _replicate(base: Likelihood, draw: Draw, seed: int, number: int) -> Row:
     """
     random, known = np.random.default_rng([seed, number]), base.problem.sigma_known
     errors, drawn = draw(random), _drawn_sigma(base, random)
-    shift = -base.at.residual - drawn[_places(base)] * errors
+    shift = -base.at.residual - drawn[base.errors.spread.places] * errors
 
     def shifted(x: FloatArray) -> Any:
         at = base.residuals(x)

@@ -81,7 +81,7 @@ class Automatic(Integrator):
 # Nanoseconds of an operation, measured for a network of 150 states; choice and report are ratios.
 PRODUCT, SUM, SOLVE = 0.18, 0.18, 0.45  # of one direction: with an entry, of stages, by a factor
 EVALUATE, ELIMINATE = 0.5, 1.0  # shared by all directions: of the formulas, of the factors
-TOLD = 4.0  # a derivative of a state at a time of output: combined, and copied twice
+OUTPUT = 4.0  # a derivative of a state at a time of output: combined, and copied twice
 CALL = 1.5e5  # a sweep in Python
 SUMMED = 5.0  # numbers that one of a stage or of an error is combined of
 STAGES = np.array([6.0, 5.0])  # of both pairs that are not known before
@@ -139,8 +139,8 @@ class Costs(NamedTuple):
     def forwards(self, directions: int, outputs: float) -> FloatArray:
         """(2,) ns of a step of both pairs with directions, and so many times of output in it."""
         lanes = -(-directions // 4) * 4
-        told = TOLD * outputs * self.states * lanes
-        return self.step(lanes, 1 / max(directions, 1)) + self.state() + told
+        reported = OUTPUT * outputs * self.states * lanes
+        return self.step(lanes, 1 / max(directions, 1)) + self.state() + reported
 
     def back(self, sums: int, steps: float) -> FloatArray:
         """(2,) ns of a step with a probe and in a sweep back of so many sums; steps: of all."""
@@ -224,6 +224,11 @@ class Backward(Intervals):
     def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """See `Intervals`; derivatives are forwards there."""
         return self.inner.over(ivp, nodes, times)
+
+    @property
+    def forwards(self) -> Intervals:
+        """See `Intervals`."""
+        return self.inner
 
     @property
     def share(self) -> float:

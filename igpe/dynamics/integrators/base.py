@@ -174,6 +174,11 @@ class Intervals(ABC):
         return False
 
     @property
+    def forwards(self) -> "Intervals":
+        """The same with derivatives of all states, which sweeps back do not give."""
+        return self
+
+    @property
     def share(self) -> float:
         """Predicted time of derivatives, of that which directions forwards take."""
         return 1.0

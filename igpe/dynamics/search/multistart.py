@@ -347,7 +347,7 @@ class _Search:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
         self.is_likelihood = rough.problem.sigma_estimated
-        self.is_deviance = self.is_likelihood or is_chi_squared(rough.problem)
+        self.is_chi_squared = is_chi_squared(rough.problem)
         self.reached: list[float] = []
         self._said = time.monotonic()
 
@@ -415,19 +415,13 @@ class _Search:
         """Whether a rough objective is better than another, and not the same."""
         return one < other and not self._is_same(one, other)
 
-    def _is_level(self, one: Fit, other: Fit) -> bool:
-        """Whether one of two ends stands for both: ends of likelihoods of the same size do."""
-        if self.is_likelihood:
-            return self._is_same(one.cost, other.cost)
-        return is_same_objective(one.cost, other.cost)
+    def _is_level(self, one: float, other: float) -> bool:
+        """Whether one end stands for both, by their objectives; likelihoods have no size."""
+        return abs(one - other) <= ALIKE if self.is_likelihood else is_same_objective(one, other)
 
     def _is_same(self, one: float, other: float) -> bool:
-        """Whether two rough objectives are the same; of likelihoods the size says nothing.
-
-        Chi squared of errors of known size is such a likelihood where it is small.
-        """
-        near = self.is_deviance and abs(one - other) <= ALIKE
-        return near or (not self.is_likelihood and is_same_objective(one, other))
+        """Whether two rough objectives count as the same; chi squared also within `ALIKE`."""
+        return (self.is_chi_squared and abs(one - other) <= ALIKE) or self._is_level(one, other)
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best; of ends of one objective, one is kept."""
@@ -439,7 +433,9 @@ class _Search:
         if fit.at is None:
             return
         pool = sorted([*self.pool, fit], key=lambda one: one.cost)
-        self.pool = first_of_each(pool, self._is_level)[: self.method.pool]
+        self.pool = first_of_each(pool, lambda a, b: self._is_level(a.cost, b.cost))[
+            : self.method.pool
+        ]
         self._tell()
 
     def _tell(self) -> None:

@@ -43,7 +43,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import Deadline, finishing, require_going_on, session
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.automatic import Backward, cheaper
+from igpe.dynamics.integrators.automatic import cheaper
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import losses_of
@@ -179,16 +179,18 @@ class Run:
         rows, columns = [m.row], [m.column]
         if own is not None:
             rows, columns = [*rows, m.row[own >= 0]], [*columns, own[own >= 0]]
-        chosen = cheaper(self.simulation.intervals, np.concatenate(rows), np.concatenate(columns))
-        if chosen is self.simulation.intervals:
-            return self
-        return replace(self, simulation=replace(self.simulation, intervals=chosen))
+        where = np.concatenate(rows), np.concatenate(columns)
+        return self._by(cheaper(self.simulation.intervals, *where))
 
     def forwards(self) -> "Run":
         """The same, with derivatives of all states."""
-        intervals = self.simulation.intervals
-        inner = intervals.inner if isinstance(intervals, Backward) else intervals
-        return replace(self, simulation=replace(self.simulation, intervals=inner))
+        return self._by(self.simulation.intervals.forwards)
+
+    def _by(self, intervals: Intervals) -> "Run":
+        """The same run, itself where nothing changes."""
+        if intervals is self.simulation.intervals:
+            return self
+        return replace(self, simulation=replace(self.simulation, intervals=intervals))
 
     @cached_property
     def _cells(self) -> IntArray:
@@ -358,10 +360,11 @@ class Residuals:
     @property
     def forwards(self) -> "Residuals":
         """The same with derivatives of all states, which sweeps back do not give."""
-        if not any(isinstance(run.simulation.intervals, Backward) for run in self.runs):
+        runs = tuple(run.forwards() for run in self.runs)
+        if all(a is b for a, b in zip(runs, self.runs, strict=True)):
             return self
         other = copy(self)
-        other.runs = tuple(run.forwards() for run in self.runs)
+        other.runs = runs
         return other
 
     def __call__(self, x: FloatArray, *, derivatives: bool = True) -> Linearised | None:

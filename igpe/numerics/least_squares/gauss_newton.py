@@ -252,17 +252,14 @@ class GaussNewtonInBlocks(GaussNewton):
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """See `GaussNewton`."""
         x = box.clip(start)
-        fit, left, gain = (
-            Fit(x, residual(x), Status.ITERATION_LIMIT, 0),
-            self.max_iterations,
-            np.inf,
-        )
+        fit = Fit(x, residual(x), Status.ITERATION_LIMIT, 0)
+        left, gain = self.max_iterations, np.inf
         while fit.status is Status.ITERATION_LIMIT and left > 0 and gain > self.little:
             one = replace(self, max_iterations=min(self.block, left))
             more = GaussNewton.fit(one, residual, fit.x, box)
             left, gain = left - self.block, fit.cost - more.cost
-            counts = fit.iterations + more.iterations, fit.steps + more.steps
-            fit = more._replace(iterations=counts[0], steps=counts[1])
+            iterations, steps = fit.iterations + more.iterations, fit.steps + more.steps
+            fit = more._replace(iterations=iterations, steps=steps)
         return fit
 
 

@@ -320,7 +320,7 @@ def integrate(
         np.empty((states, 2)), np.empty((states, 2)), np.empty((5, pace.order + 1)),
     )  # fmt: skip
     to, values = polynomials(tape, pace.order, size), values_of(tape, states)
-    told = polynomials(program.measured, 0, size)
+    outputs = polynomials(program.measured, 0, size)
     clock = np.array([program.t0, 0.0])
     now, ahead = Leaves(x, p, clock, u, terms), Leaves(room.x, p, clock, u, terms)
     r, a = np.zeros(states), np.zeros((states, count_of(states)))
@@ -342,7 +342,7 @@ def integrate(
             clock[0], clock[1] = t, 0.0
             if program.first[k] < program.first[k + 1]:
                 inputs_at(program, k, t, 0.0, u)
-                total = down(total + record(program, k, now, told, tube, rows))
+                total = down(total + record(program, k, now, outputs, tube, rows))
                 vague = is_vague(rows, tube, program.first[k], program.first[k + 1], cut)
             k += 1
         if k > last or vague or tried >= pace.most or h < shortest:
@@ -430,7 +430,7 @@ def coarse(program: Program, p: FloatArray, fine: float, most: int, cut: float, 
     # without a level, the answer is also used where a quotient of the equations is 0 / 0
     tape = program.sharp if cut < np.inf else program.slopes
     x, u, t = np.zeros((states, 2)), np.zeros((len(program.begins), 2)), program.t0
-    f, told = slopes_of(tape), values_of(program.measured, 0)
+    f, outputs = slopes_of(tape), values_of(program.measured, 0)
     beginning, trial, wide = (
         values_of(program.start, 0),
         np.empty((states, 2)),
@@ -469,11 +469,11 @@ def coarse(program: Program, p: FloatArray, fine: float, most: int, cut: float, 
         if goal < t:
             break
         ranges_of_inputs(program, k, (goal, goal), u)
-        evaluate(program.measured, (goal, goal), x, p, u, False, told)
+        evaluate(program.measured, (goal, goal), x, p, u, False, outputs)
         first, end = program.first[k], program.first[k + 1]
         for i in range(first, end):
             y, sigma = program.value[i], program.sigma[i]
-            out = told.value[program.measured.results[program.column[i]]]
+            out = outputs.value[program.measured.results[program.column[i]]]
             low, high = subtract(out[0], out[1], y, y)
             low, high = divide(low, high, sigma, sigma)
             tube.rows[i] = max(low, tube.rows[i, 0]), min(high, tube.rows[i, 1])
