@@ -28,6 +28,8 @@ NOTEBOOK = ".ipynb"
 FOLDERS = (ROOT / "docs").glob("*.md"), (ROOT / "notebooks").glob(f"*{NOTEBOOK}")
 PAGES = [ROOT / "README.md", *(page for pages in FOLDERS for page in sorted(pages))]
 SETTING = {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "IGPE_PROOFS": ""}  # as users have it
+# Dask's workers log an error when a heartbeat meets a closing cluster. Errors of tasks reach igpe.
+SETTING |= {"DASK_LOGGING__DISTRIBUTED": "critical"}
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<said>.*?)^```\n)?", re.DOTALL | re.MULTILINE
 )
