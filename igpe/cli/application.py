@@ -58,8 +58,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from igpe.cli.versions import versions_text
 
         typer.echo(versions_text())
@@ -110,7 +110,7 @@ def answer(
     unfinished: str = "",
     marks: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Print the answer, or write it as JSON, or both; and a picture where one is asked for.
+    """Print the answer, or write it as JSON, or both; and a picture if one is requested.
 
     The JSON of every command is an object with the same head (command, igpe, format, complete), a
     list of rows `table`, the sentences `notes`, and what else there is to say.
@@ -201,13 +201,13 @@ if TYPE_CHECKING:
     from igpe.problem.problem import Problem
     from igpe.results.result import Result
 
-PICTURES = (".pdf", ".png", ".svg")
-PAGES = (".html", ".htm")
 CONVERTED = (".csv", ".xlsx", ".parquet", ".tsv", ".html")
 
 
-def writable(path: Path | None) -> Path | None:
-    """Refuse a file before the work if it could not be written after it."""
+def writable(path: Path | None, *endings: str) -> Path | None:
+    """Refuse a file before the work if it could not be written after it, or ends otherwise."""
+    if path is not None and endings and path.suffix.lower() not in endings:
+        raise typer.BadParameter(f"'{path}' does not end in {', '.join(endings)}.")
     if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
         raise typer.BadParameter(f"the folder '{path.parent}' does not exist. Create it first.")
     if path is not None and path.is_dir():
@@ -215,27 +215,23 @@ def writable(path: Path | None) -> Path | None:
     return path
 
 
-def replaceable(path: Path | None) -> Path | None:
-    """Check a path for writing; an existing file must be one of igpe's."""
-    return _replaceable(path)
+def replaceable(
+    *endings: str, kind: str = ""
+) -> Callable[[typer.Context, Path | None], Path | None]:
+    """Make the callback of an option: the file can be written, and if it exists, it is igpe's.
 
+    endings  allowed file extensions; none: all
+    kind     text in an existing file that may be replaced, where {} is the command; "": any of igpe
+    """
 
-def json_file(context: typer.Context, path: Path | None) -> Path | None:
-    """The same for --json: an existing file must be an answer of the same command."""
-    return _replaceable(path, f'"command": "{context.info_name}"')
+    def checked(context: typer.Context, path: Path | None) -> Path | None:
+        from igpe.core.files import require_writable
 
+        if path is not None and writable(path, *endings) and str(path) != "-":
+            require_writable(path, kind=kind.format(context.info_name).encode() or None)
+        return path
 
-def certificate_file(path: Path | None) -> Path | None:
-    """The same for a certificate, which replaces only another one."""
-    return _replaceable(path, '"stored": "certificate"')
-
-
-def _replaceable(path: Path | None, kind: str | None = None) -> Path | None:
-    from igpe.core.files import require_writable
-
-    if path is not None and writable(path) and str(path) != "-":
-        require_writable(path, kind=None if kind is None else kind.encode())
-    return path
+    return checked
 
 
 def require_new(path: Path, *, force: bool) -> None:
@@ -249,28 +245,14 @@ def require_new(path: Path, *, force: bool) -> None:
     require_writable(path, force=True)
 
 
-def picture_file(path: Path | None) -> Path | None:
-    return replaceable(_ending(path, PICTURES))
-
-
-def page_file(path: Path | None) -> Path | None:
-    return replaceable(_ending(path, PAGES))
-
-
 def converted_file(path: Path | None) -> Path | None:
-    if path is not None and not path.suffix:  # a folder, of a problem
-        return path
-    return writable(_ending(path, CONVERTED))
+    """Check the target of `igpe convert`; a path without extension is a folder for a problem."""
+    return writable(path, *CONVERTED) if path is not None and path.suffix else path
 
 
 def python_file(path: Path | None) -> Path | None:
-    return writable(_ending(path, (".py",)))
-
-
-def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:
-    if path is not None and path.suffix.lower() not in known:
-        raise typer.BadParameter(f"'{path}' does not end in {', '.join(known)}.")
-    return path
+    """Check the path of a Python file to write."""
+    return writable(path, ".py")
 
 
 Model = Annotated[
@@ -279,12 +261,11 @@ Model = Annotated[
 DataFile = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="CSV, Excel or Parquet table to use instead of the measurements in the file."
+        help="CSV, Excel or Parquet table to use instead of the measurements in the file."
     ),
 ]
 ResultFile = Annotated[
-    Path | None,
-    typer.Option("--result", help="Stored result (JSON) to use instead of a new estimate."),
+    Path | None, typer.Option(help="Stored result (JSON) to use instead of a new estimate.")
 ]
 Seed = Annotated[
     int | None,
@@ -295,21 +276,23 @@ Seed = Annotated[
 PlotFile = Annotated[
     Path | None,
     typer.Option(
-        "--plot", callback=picture_file, help="Write the plot to this file (.png, .pdf, .svg)."
+        callback=replaceable(".pdf", ".png", ".svg"),
+        help="Write the plot to this file (.png, .pdf, .svg).",
     ),
 ]
 JsonFile = Annotated[
     Path | None,
     typer.Option(
-        "--json",
-        callback=json_file,
+        callback=replaceable(kind='"command": "{}"'),
         help="Write the result as JSON to this file; use - for standard output.",
     ),
 ]
+page_file = replaceable(".html", ".htm")
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 def problem_of(path: Path, data: Path | None) -> "Problem":
+    """The problem of a model file, with the measurements of another table if `data` is given."""
     from igpe.cli.model_file import load_problem
 
     problem = load_problem(path)

@@ -16,7 +16,6 @@ from igpe.cli.application import (
     ResultFile,
     Seed,
     answer,
-    certificate_file,
     estimated,
     finished,
     page_file,
@@ -56,7 +55,7 @@ def estimate(
     plot: PlotFile = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", callback=page_file, help="Write a report of the result (.html)."),
+        typer.Option(callback=page_file, help="Write a report of the result (.html)."),
     ] = None,
     seed: Seed = None,
     json: JsonFile = None,
@@ -69,9 +68,7 @@ def estimate(
     petab: Annotated[
         Path | None,
         typer.Option(
-            "--petab",
-            callback=replaceable,
-            help="Write the estimates to a PEtab parameter table (.tsv).",
+            callback=replaceable(), help="Write the estimates to a PEtab parameter table (.tsv)."
         ),
     ] = None,
 ) -> None:
@@ -192,10 +189,7 @@ def compare(
     *,
     method: Annotated[
         list[MethodName] | None,
-        typer.Option(
-            "--method",
-            help="Method to compare; repeat the option to compare several. Default: all.",
-        ),
+        typer.Option(help="Method to compare; repeat the option to compare several. Default: all."),
     ] = None,
     starts: Annotated[
         int, typer.Option(min=1, help="Number of starts; igpe spreads them within the bounds.")
@@ -412,7 +406,7 @@ def certify(
     certificate: Annotated[
         Path | None,
         typer.Option(
-            callback=certificate_file,
+            callback=replaceable(kind='"stored": "certificate"'),
             help="Write the certificate to this JSON file, for `igpe verify`.",
         ),
     ] = None,

@@ -47,8 +47,7 @@ def convert(
     petab: Annotated[
         Path | None,
         typer.Option(
-            "--petab",
-            help="PEtab problem (YAML) whose parameter table igpe writes with the estimates.",
+            help="PEtab problem (YAML) whose parameter table igpe writes with the estimates."
         ),
     ] = None,
     force: Force = False,
@@ -193,15 +192,12 @@ def new(
     data: Annotated[
         list[Path] | None,
         typer.Option(
-            "--data",
-            help="Table of measurements (CSV, Excel, Parquet). Repeat for several experiments.",
+            help="Table of measurements (CSV, Excel, Parquet). Repeat for several experiments."
         ),
     ] = None,
     reaction: Annotated[
         list[str] | None,
-        typer.Option(
-            "--reaction", help="Reaction in quotes: 'A + B -> C' or 'A <-> B'. Repeat for several."
-        ),
+        typer.Option(help="Reaction in quotes: 'A + B -> C' or 'A <-> B'. Repeat for several."),
     ] = None,
     time: Annotated[
         str, typer.Option(help="Column that contains the times, if igpe cannot find it.")
@@ -211,16 +207,13 @@ def new(
     ] = "",
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            "--column", help="A column and its name in the model: 'reactant / (mol/L)=A'."
-        ),
+        typer.Option(help="A column and its name in the model: 'reactant / (mol/L)=A'."),
     ] = None,
     role: Annotated[
         list[str] | None,
         typer.Option(
-            "--role",
             help="Role of a column, for example 'T / K=input', 'X [%]=conversion of A', "
-            "'pH=ignore'.",
+            "'pH=ignore'."
         ),
     ] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal separator: ',' or '.'.")] = None,
@@ -250,17 +243,9 @@ def new(
             f"Unexpected argument '{' '.join(context.args)}'. Quote reactions: --reaction "
             "'A -> B'. Without quotes, the shell treats > as redirection of output."
         )
-    if sys.stdin.isatty() and (file is None or not data):
-        file, data, reaction = _answers(file, data, reaction)
-    if file is None:
-        raise ProblemError("Name the file to write: igpe new my_problem.py --data my.csv.")
-    if not data:
-        raise ProblemError(
-            f"Name the table of measurements: igpe new {file} --data my.csv. The table needs a "
-            "column with the times and a column for each measured quantity."
-        )
+    file, data, reaction = _required(file, data or [], reaction or [])
     require_new(file, force=force)
-    reactions = _reactions(reaction or [])
+    reactions = _reactions(reaction)
     roles = {time: "time"} if time else {}
     roles |= {experiment: "experiment"} if experiment else {}
     roles |= _pairs("--role", role or [], "'T / K=input'")
@@ -318,22 +303,33 @@ def _as_options(text: str) -> str:
     return re.sub(r"\b(decimal|dates)=('[^']*')", r"--\1 \2", text)
 
 
-def _answers(
-    file: Path | None, data: list[Path] | None, reaction: list[str] | None
+def _required(
+    file: Path | None, data: list[Path], reaction: list[str]
 ) -> tuple[Path, list[Path], list[str]]:
-    """The file, the table and the reactions, asked for as far as they are not given."""
+    """The file, the tables and the reactions; in a terminal igpe asks for those that are missing.
+
+    raises ProblemError elsewhere
+    """
+    is_terminal = sys.stdin.isatty()
+    if file is None and not is_terminal:
+        raise ProblemError("Name the file to write: igpe new my_problem.py --data my.csv.")
     if file is None:
         file = typer.prompt(
             "Problem file to write",
             default=Path("my_problem.py"),
             value_proc=lambda text: python_file(Path(text)),
         )
+    if not data and not is_terminal:
+        raise ProblemError(
+            f"Name the table of measurements: igpe new {file} --data my.csv. The table needs a "
+            "column with the times and a column for each measured quantity."
+        )
     if not data:
         data = [typer.prompt("Table of measurements (CSV, Excel, Parquet)", value_proc=_table_file)]
         words = "Reactions, for example A -> B; B -> C (leave empty to write your own equations)"
         given = typer.prompt(words, default="", show_default=False) if not reaction else ""
         reaction = reaction or [given]
-    return file, data, reaction or []
+    return file, data, reaction
 
 
 def _table_file(text: str) -> Path:

@@ -41,8 +41,8 @@ def load_design(path: Path) -> dict[str, Any]:
             f"igpe.petab.read_petab({str(path)!r}), and design(), which returns the settings of "
             "igpe.design."
         )
-    wanted = "the settings of igpe.design as a dict: {'free': {...}, 'times': [...]}"
-    settings = _returned(path, "design", Mapping, wanted)
+    expected = "the settings of igpe.design as a dict: {'free': {...}, 'times': [...]}"
+    settings = _returned(path, "design", Mapping, expected)
     return {str(name): value for name, value in settings.items()}
 
 
@@ -60,7 +60,7 @@ def load_settings(path: Path) -> Settings | None:
     return settings
 
 
-def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
+def _returned(path: Path, name: str, kind: type, expected: str) -> Any:
     """What a function of the file returns, or a variable of this kind is.
 
     None where settings() is not there.
@@ -84,12 +84,12 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
         others = list(own) if kind is Problem else []
         hint = f" '{others[0]}' is one: write {name} = {others[0]}." if others else ""
         raise ProblemError(
-            f"'{path}' has no function {name}(). Write a function that returns {wanted}.{hint}"
+            f"'{path}' has no function {name}(). Write a function that returns {expected}.{hint}"
         )
     if not isinstance(returned, kind) and not (is_optional and returned is None):
         raise ProblemError(
             f"{name}() in '{path}' returned a value of type {type(returned).__name__}; expected "
-            f"{wanted}."
+            f"{expected}."
         )
     return returned
 
@@ -98,7 +98,10 @@ def _require_python_file(path: Path) -> None:
     """Raise ProblemError for what is no file, or a file of another kind."""
     if path.is_dir():
         files = [p for p in path.iterdir() if is_petab(p) or p.suffix.lower() == ".py"]
-        give = "".join(f" Did you mean '{p}'?" for p in sorted(files, key=_is_python)[:1])
+        give = "".join(
+            f" Did you mean '{p}'?"
+            for p in sorted(files, key=lambda p: (not is_petab(p), p.name))[:1]
+        )
         raise ProblemError(
             f"'{path}' is a folder. Expected a Python file with a function problem(), or the YAML "
             f"file of a PEtab problem.{give}"
@@ -123,10 +126,6 @@ def _require_python_file(path: Path) -> None:
 def is_petab(path: Path) -> bool:
     """Whether a model file is a PEtab problem, by its suffix."""
     return path.suffix.lower() in {".yaml", ".yml"}
-
-
-def _is_python(path: Path) -> tuple[bool, str]:
-    return not is_petab(path), path.name
 
 
 def _reason(path: Path, error: Exception) -> str:

@@ -40,10 +40,10 @@ def is_count(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
-def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
+def require(ok: bool, owner: str, field: str, given: Any, expected: str) -> None:
     """Raise ProblemError unless ok; the message has the given value and what is expected."""
     if not ok:
-        raise ProblemError(f"{field} is {shown(given)}; {owner} needs {wanted}.")
+        raise ProblemError(f"{field} is {shown(given)}; {owner} needs {expected}.")
 
 
 def shown(value: Any) -> str:

@@ -28,9 +28,9 @@ def connected(links: Iterable[Iterable[T]]) -> list[set[T]]:
 def smallest_integers(vector: Sequence[Fraction]) -> list[int]:
     """Smallest integer multiple of a vector other than 0; its first entry but 0 is positive."""
     scale = lcm(*(v.denominator for v in vector))
-    whole = [int(v * scale) for v in vector]
-    shared = gcd(*whole) * (1 if next(v for v in whole if v) > 0 else -1)
-    return [v // shared for v in whole]
+    integers = [int(v * scale) for v in vector]
+    shared = gcd(*integers) * (1 if next(v for v in integers if v) > 0 else -1)
+    return [v // shared for v in integers]
 
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

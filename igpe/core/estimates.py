@@ -153,9 +153,9 @@ def estimate_row(estimate: Estimate) -> dict[str, Any]:
 def estimate_of(row: Mapping[str, Any]) -> Estimate:
     """Estimate from which `estimate_row` was made."""
     kind = Horizon if "until" in row else Estimate
-    whole = {f.name: restored(row[f.name]) for f in fields(kind) if f.name in row}
-    whole["status"], whole["notes"] = Status[row["status"]], tuple(row["notes"])
-    whole["reached"] = tuple(whole["reached"])
+    values = {f.name: restored(row[f.name]) for f in fields(kind) if f.name in row}
+    values["status"], values["notes"] = Status[row["status"]], tuple(row["notes"])
+    values["reached"] = tuple(values["reached"])
     for name in ("trail", "elsewhere"):
-        whole[name] = tuple(estimate_of(one) for one in row[name])
-    return kind(**whole)
+        values[name] = tuple(estimate_of(one) for one in row[name])
+    return kind(**values)

@@ -482,8 +482,8 @@ AMOUNT, VOLUME, TIME = {"[substance]": 1.0}, {"[length]": 3.0}, {"[time]": 1.0}
 def reactor_units(time: Quantity, measured: Sequence[Quantity]) -> Units | None:
     """The table's units, if time has one and all columns are concentrations; else None."""
 
-    def is_name(unit: str, wanted: dict[str, float]) -> bool:
-        return unit.isidentifier() and dimension(unit) == wanted and hasattr(pyomo_units, unit)
+    def is_name(unit: str, expected: dict[str, float]) -> bool:
+        return unit.isidentifier() and dimension(unit) == expected and hasattr(pyomo_units, unit)
 
     concentrations = all(dimension(c.unit) == CONCENTRATION for c in measured)
     if not (is_name(time.unit, TIME) and concentrations):

@@ -258,9 +258,9 @@ def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statis
         yield _Statistic("replicates", np.sum(several, axis=0))
 
 
-def _at_least(rest: FloatArray, whole: FloatArray) -> FloatArray:
+def _at_least(rest: FloatArray, total: FloatArray) -> FloatArray:
     """Sums of squares that are left of whole ones, but for their rounding errors."""
-    return np.asarray(np.maximum(rest, np.maximum(whole * np.finfo(float).eps, TINY)))
+    return np.asarray(np.maximum(rest, np.maximum(total * np.finfo(float).eps, TINY)))
 
 
 def _probabilities(values: FloatArray) -> FloatArray:

@@ -191,9 +191,9 @@ class Search:
         self.residual, self.known = balances.residual, balances.known
         self.g = (balances.image @ suspects).tocsc()
         level = np.concatenate([s.sigma.ravel() for s in balances.sheets])
-        whole = suspects.multiply(1 / np.nan_to_num(level, nan=1.0)[:, None])
+        unprojected = suspects.multiply(1 / np.nan_to_num(level, nan=1.0)[:, None])
         # g is not longer than f in standard deviations; much shorter is rounding
-        size = np.maximum(_lengths(self.g), ROUNDING * _lengths(whole))
+        size = np.maximum(_lengths(self.g), ROUNDING * _lengths(unprojected))
         self.size = np.where(size > 0, size, 1.0)
         self.able = self._left(self.known) > ROUNDING
         self.number = self._distinct()

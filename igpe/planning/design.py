@@ -167,13 +167,13 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     raises  ProblemError if it does not determine what the criterion looks at
     """
     posed = search.posed
-    judge, box, plan = posed.judge, posed.full.box, posed.plan
+    regularised, box, plan = posed.regularised, posed.full.box, posed.plan
     gained = search.information(best.design)
     assert gained is not None, "the search returns only designs that can be integrated"
     taken = gained.taken_rows(best.chosen.taken)
     each = [determined(np.vstack(pair)) for pair in zip(search.before, taken, strict=True)]
     ends = determined(search.before[0]), each[0]
-    value = float(judge.together([judge.exact(one) for one in each]))
+    value = float(regularised.together([regularised.exact(one) for one in each]))
     if not np.isfinite(value):
         raise ProblemError(_refusal(posed, each))
     n, names, sources = len(box), posed.space.names, posed.sources
@@ -190,7 +190,7 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     index = pd.Index([names[i] for i in listed], name="name")
     experiments = planned_experiments(posed, best)
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
-    relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
+    relative = [float(np.exp(-regularised.exact(one) / 2)) for one in ends]
     return Plan(
         experiments=experiments,
         bounds={c.label: (c.lower, c.upper) for c in plan.choices},
@@ -421,6 +421,6 @@ def design(
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
     search = DesignSearch(posed, points, pool, starts, seed)
-    search, best = search.found()
+    search, best = search.best()
     with finishing():
         return report(search, best)

@@ -128,7 +128,7 @@ class DesignSearch(Generic[Posed]):
         budgets = tuple(cost.samples(design) for cost in self.first.costs)
         return replace(self.first.allowed, budgets=budgets)
 
-    def found(self, models: str = "") -> tuple["DesignSearch[Posed]", BestDesign]:
+    def best(self, models: str = "") -> tuple["DesignSearch[Posed]", BestDesign]:
         """The best design, free sampling times being those of the fine grid, and its search.
 
         models  for messages: the models with which it must be integrated
@@ -221,7 +221,7 @@ class DesignSearch(Generic[Posed]):
         Only for criteria that are not concave: equal shares of all samples, with which the others
         begin, tell little of them, as a sample in a bad place is a loss.
         """
-        if self.posed.judge.criterion.concave:
+        if self.posed.regularised.criterion.concave:
             return []
         rng, n = np.random.default_rng(self.seed), min(len(cubes), SAMPLED)
         groups = np.column_stack([rng.permutation(n) for _ in range(self.count)])
@@ -326,8 +326,8 @@ class DesignSearch(Generic[Posed]):
         now, taken = list(self.known), list[int]()
         for e in range(self.count):
             added = [self.posed.space.full(g[group], e) for g in gained]
-            values = self.posed.judge.together([
-                self.posed.judge(f + a) for f, a in zip(now, added, strict=True)
+            values = self.posed.regularised.together([
+                self.posed.regularised(f + a) for f, a in zip(now, added, strict=True)
             ])
             best = int(values.argmax()) if first is None or taken else first
             taken.append(int(group[best]))
@@ -343,7 +343,8 @@ class DesignSearch(Generic[Posed]):
         chosen  the samples to begin with; None: an equal share of all
         """
         weights, best = self._even(), None
-        taken = self._one_sample()
+        # the first sample alone leaves most of the budgets
+        taken = np.tile(np.arange(len(self.first.allowed.times)) == 0, (self.count, 1))
         if chosen is not None:
             weights, taken = chosen.taken.astype(float), chosen.times
         for _ in range(ROUNDS):
@@ -358,11 +359,6 @@ class DesignSearch(Generic[Posed]):
                 break
             weights, taken, share = one.chosen.taken.astype(float), one.chosen.times, 1.0
         return self._on_levels(best) if best is not None and self._levels else best
-
-    def _one_sample(self) -> BoolArray:
-        """(n_experiments, n_times) the first sample alone, which leaves most of the budgets."""
-        n_t = len(self.first.allowed.times)
-        return np.tile(np.arange(n_t) == 0, (self.count, 1))
 
     def _on_levels(self, candidate: SampledDesign) -> SampledDesign | None:
         """Discrete numbers exchanged one after the other, and the rest, in turn (Meyer and
@@ -462,18 +458,22 @@ class DesignSearch(Generic[Posed]):
                 if len(pairs) < len(each):
                     return BROKEN, np.zeros(len(cube))
                 rows, slopes = (np.array(part) for part in zip(*pairs, strict=True))
-                gained = DesignInformation(self.posed.space, self.posed.judge, [known], [rows])
+                gained = DesignInformation(
+                    self.posed.space, self.posed.regularised, [known], [rows]
+                )
                 (information,) = gained.informations(weights)
-                values.append(float(self.posed.judge(information)))
-                outer = self.posed.judge.slope(information)[places[:, :, None], places[:, None, :]]
+                values.append(float(self.posed.regularised(information)))
+                outer = self.posed.regularised.slope(information)[
+                    places[:, :, None], places[:, None, :]
+                ]
                 parts.append(
                     2
                     * np.einsum(
                         "etmrp,epq,etmrqd,etm->ed", rows, outer, slopes, weights, optimize=True
                     )
                 )
-            slope = np.tensordot(self.posed.judge.influence(values), parts, 1)
-            value = float(self.posed.judge.together(values))
+            slope = np.tensordot(self.posed.regularised.influence(values), parts, 1)
+            value = float(self.posed.regularised.together(values))
             return -value, -(slope * self.first.plan.width).ravel()
 
         return of
@@ -484,7 +484,7 @@ class DesignSearch(Generic[Posed]):
         if any(r is None for scenario in rows for r in scenario):
             return None
         return DesignInformation(
-            self.posed.space, self.posed.judge, self.known, [np.array(r) for r in rows]
+            self.posed.space, self.posed.regularised, self.known, [np.array(r) for r in rows]
         )
 
 
@@ -504,19 +504,17 @@ def _require_kept(best: BestDesign) -> None:
 
 
 def planned_experiments(posed: DesignProblem, best: BestDesign) -> tuple[PlannedExperiment, ...]:
-    """Those of a design in which samples are taken."""
-    return tuple(_planned_experiment(posed, best, k) for k in best.used)
-
-
-def _planned_experiment(posed: DesignProblem, best: BestDesign, k: int) -> PlannedExperiment:
-    """The k-th experiment of a design."""
-    taken, numbers = best.chosen.taken[k], best.design[k]
-    pairs = zip(posed.plan.choices, numbers, strict=True)
-    return PlannedExperiment(
-        planned_name(posed.full, k),
-        {c.label: float(v) for c, v in pairs},
-        *posed.plan.settings(numbers),
-        start_time=posed.plan.conditions.begin,
-        times=posed.allowed.times[taken.any(axis=1)],
-        measured=tuple(n for n, q in zip(posed.noise, taken.any(axis=0), strict=True) if q),
+    """The experiments of a design in which samples are taken."""
+    labels = [c.label for c in posed.plan.choices]
+    designs = ((k, best.design[k], best.chosen.taken[k]) for k in best.used)
+    return tuple(
+        PlannedExperiment(
+            planned_name(posed.full, k),
+            dict(zip(labels, numbers.tolist(), strict=True)),
+            *posed.plan.settings(numbers),
+            start_time=posed.plan.conditions.begin,
+            times=posed.allowed.times[taken.any(axis=1)],
+            measured=tuple(n for n, q in zip(posed.noise, taken.any(axis=0), strict=True) if q),
+        )
+        for k, numbers, taken in designs
     )

@@ -158,7 +158,7 @@ def discriminate(
     probabilities = dict(zip(known, weights.tolist(), strict=True))
     design = RivalDesign(posed, criterion.pairs(probabilities))
     search = DesignSearch(design, design.pairs, pool, starts, seed)
-    search, best = search.found(" with all rivals")
+    search, best = search.best(" with all rivals")
     with finishing():
         return _report(search.posed, best, criterion, known, seed)
 

@@ -257,7 +257,7 @@ class DesignInformation:
     """
 
     space: UnknownSpace
-    judge: RegularisedCriterion
+    regularised: RegularisedCriterion
     known: Sequence[FloatArray]
     rows: Sequence[FloatArray]
 
@@ -276,15 +276,17 @@ class DesignInformation:
 
     def value(self, weights: FloatArray) -> float:
         """Φ of measurements taken so often, weights (n_experiments, n_times, n_measured)."""
-        return float(self.judge.together([self.judge(f) for f in self.informations(weights)]))
+        return float(
+            self.regularised.together([self.regularised(f) for f in self.informations(weights)])
+        )
 
     def gains(self, weights: FloatArray) -> FloatArray:
         """dΦ/dweights, of the same shape: what one more of each measurement would tell."""
         gained, places = [], self.space.places
         informations = self.informations(weights)
-        influence = self.judge.influence([float(self.judge(f)) for f in informations])
+        influence = self.regularised.influence([float(self.regularised(f)) for f in informations])
         for information, rows in zip(informations, self.rows, strict=True):
-            own = self.judge.slope(information)[places[:, :, None], places[:, None, :]]
+            own = self.regularised.slope(information)[places[:, :, None], places[:, None, :]]
             gained.append(np.einsum("etmrp,epq,etmrq->etm", rows, own, rows))
         return np.asarray(np.tensordot(influence, gained, 1))
 

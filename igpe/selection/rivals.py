@@ -344,8 +344,8 @@ def rivals(
         pairs, complete = compared({n: (problems[n], results[n]) for n in near}, seed or 0)
     failed = pd.DataFrame({"status": Status.RAISED.name}, index=list(failures))
     every = pd.concat([table, failed]).reindex(columns=COLUMNS).rename_axis("rival")
-    alike = pd.DataFrame(pairs, columns=BEHAVIOUR)
-    made = Rivals(every, results, alike, failures, dict(problems), complete)
+    comparisons = pd.DataFrame(pairs, columns=BEHAVIOUR)
+    made = Rivals(every, results, comparisons, failures, dict(problems), complete)
     return replace(made, notes=(*_lines(made), *notes))
 
 

@@ -4,7 +4,6 @@ Waechter and Biegler, "On the implementation of an interior-point filter line-se
 large-scale nonlinear programming", Math. Program. 106 (2006).
 """
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ import pyomo.environ as pyo
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import at_most, deferred, stopped
 from igpe.core.status import Status
-from igpe.solvers.base import Answer, no_solver, objective_of
-from igpe.solvers.nl import Scaled, columns_of, load, read, write_nl
+from igpe.solvers.base import Answer
+from igpe.solvers.nl import NlFile, Scaled, columns_of, load, read, solve_in_folder
 
 REFUSED = "CasADi cannot read the model, so IPOPT cannot solve it: {}"
 KNOWN = "This optimum is already known."
@@ -202,25 +201,19 @@ class Ipopt:
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
         """See `igpe.solvers.base.Solver.solve`."""
         started = time.perf_counter()
-        objective = objective_of(model)
-        if not self.available():
-            return no_solver(self)
-        with tempfile.TemporaryDirectory(prefix="igpe") as folder:
-            path = Path(folder) / "model.nl"
-            written = write_nl(model, path)
-            if written.refusal:
-                return Answer(written.status, message=written.refusal)
+
+        def solve(folder: Path, written: NlFile, objective: Any) -> Answer:
             if not written.variables:
                 return Answer(Status.CONVERGED, float(pyo.value(objective)))
             try:
-                program = read(path)
+                program = read(folder / "model.nl")
             except RuntimeError as error:  # CasADi's reader, of conditions (Expr_if)
                 return Answer(Status.FAILED, message=REFUSED.format(error))
-        ended = CompiledProgram(program, self.settings).solve(
-            columns_of(written.variables), time_limit
-        )
-        value = np.nan
-        if ended.point is not None:
-            load(written.variables, ended.point)
-            value = float(pyo.value(objective))
-        return ended.answer(value, time.perf_counter() - started)
+            columns, value = columns_of(written.variables), np.nan
+            result = CompiledProgram(program, self.settings).solve(columns, time_limit)
+            if result.point is not None:
+                load(written.variables, result.point)
+                value = float(pyo.value(objective))
+            return result.answer(value, time.perf_counter() - started)
+
+        return solve_in_folder(self, model, solve)

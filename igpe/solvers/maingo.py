@@ -135,14 +135,14 @@ def _reply(folder: Path, time_limit: float | None) -> dict[str, Any] | Answer:
     """Run the worker; an Answer if it had to be ended or broke."""
     late = GRACE if time_limit is not None and time_limit >= SHORTEST else 0.0
     try:
-        ended = run([sys.executable, "-P", str(WORKER)], folder, time_limit, late=late, grace=0.0)
+        worker = run([sys.executable, "-P", str(WORKER)], folder, time_limit, late=late, grace=0.0)
     except KeyboardInterrupt:
         return Answer(Status.INTERRUPTED, message="MAiNGO was stopped by Ctrl-C.")
-    if ended.interrupted:
+    if worker.interrupted:
         return Answer(Status.TIME_LIMIT, message="MAiNGO was stopped at the time limit.")
     try:
         reply: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     except (OSError, ValueError):  # it died, perhaps while it wrote
-        last = (ended.output.strip().splitlines() or [f"exit code {ended.code}"])[-1]
+        last = (worker.output.strip().splitlines() or [f"exit code {worker.code}"])[-1]
         return Answer(Status.FAILED, message=f"MAiNGO failed: {last}")
     return reply

@@ -298,14 +298,14 @@ class AmplProgram:
         if limit is not None and self.time_option:
             words.append(f"{self.time_option}={limit}")
         try:
-            ended = run(words, task.folder, task.time_limit, late=LATE * self._knows_limit)
+            finished = run(words, task.folder, task.time_limit, late=LATE * self._knows_limit)
         except OSError as error:
             return self._failed(f"cannot be run: {error}")
         sizes = len(task.written.variables), len(task.written.constraints)
         solution = read_sol(task.folder / "model.sol", *sizes)
         if isinstance(solution, str):
-            return self._without_solution(ended, solution, task)
-        return self._answer(ended, solution, task)
+            return self._without_solution(finished, solution, task)
+        return self._answer(finished, solution, task)
 
     @property
     def _solved(self) -> Status:
@@ -320,15 +320,15 @@ class AmplProgram:
         more = f". It printed last: {printed}" if printed else ""
         return Answer(Status.FAILED, message=f"{self.name} {reason}{more}")
 
-    def _answer(self, ended: ProgramRun, solution: Solution, task: Task) -> Answer:
+    def _answer(self, run: ProgramRun, solution: Solution, task: Task) -> Answer:
         """Turn a solution into an answer; a usable point is in the model afterwards."""
-        status = self._status(solution, ended, task.time_limit)
-        if ended.code and not ended.interrupted and status is not Status.FAILED:
-            return self._failed(f"ended with {_ending(ended.code)}", solution.message)
+        status = self._status(solution, run, task.time_limit)
+        if run.code and not run.interrupted and status is not Status.FAILED:
+            return self._failed(f"ended with {_ending(run.code)}", solution.message)
         message = f"{self.name}: {_printed(solution.message) or f'solve code {solution.code}'}"
         if not status.usable:
             return Answer(status, message=message)
-        bound = self._bound(ended.output, task.unit)
+        bound = self._bound(run.output, task.unit)
         if solution.point is None:
             if status in SOLUTIONS:
                 return self._failed("reported success but returned no values")
@@ -340,23 +340,23 @@ class AmplProgram:
             bound = value - (self.proven_gap or 0.0) * abs(value) - self.margin * task.unit
         return Answer(status, value, bound, message)
 
-    def _without_solution(self, ended: ProgramRun, missing: str, task: Task) -> Answer:
-        bound = self._bound(ended.output, task.unit)
-        if not ended.interrupted:
-            how = f"ended with {_ending(ended.code)} and " if ended.code else ""
-            return self._failed(f"{how}{missing}", ended.output)
+    def _without_solution(self, run: ProgramRun, missing: str, task: Task) -> Answer:
+        bound = self._bound(run.output, task.unit)
+        if not run.interrupted:
+            how = f"ended with {_ending(run.code)} and " if run.code else ""
+            return self._failed(f"{how}{missing}", run.output)
         if self._knows_limit and not np.isfinite(bound):
             limit = f"its time limit of {task.time_limit:g} s"
-            return self._failed(f"did not stop at {limit}, was killed and {missing}", ended.output)
+            return self._failed(f"did not stop at {limit}, was killed and {missing}", run.output)
         message = f"{self.name} was stopped at the time limit and {missing}."
         return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
 
-    def _status(self, solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
+    def _status(self, solution: Solution, run: ProgramRun, time_limit: float | None) -> Status:
         status = CODES.get(solution.code // 100, Status.FAILED)
         if status is Status.ITERATION_LIMIT:
-            used_up = time_limit is not None and ended.seconds >= ALMOST * time_limit
+            used_up = time_limit is not None and run.seconds >= ALMOST * time_limit
             named = [limit for words, limit in WORDS if words.search(solution.message)]
-            if ended.interrupted and named[:1] != [Status.CONVERGED]:
+            if run.interrupted and named[:1] != [Status.CONVERGED]:
                 named = [Status.TIME_LIMIT]
             status = next(iter(named), Status.TIME_LIMIT if used_up else status)
         if solution.code == UNDECIDED:

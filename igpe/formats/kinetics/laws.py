@@ -513,15 +513,15 @@ def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> 
     return tuple(Law({s: n for s, n in zip(species, law, strict=True) if n}) for law in laws)
 
 
-def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
+def laws_for(species: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
     """As many laws as species, from which these follow; raises ModelError without them."""
-    parts = [[Fraction(law.coefficients.get(s, 0)) for s in wanted] for law in laws]
+    parts = [[Fraction(law.coefficients.get(s, 0)) for s in species] for law in laws]
     chosen = _independent(parts)
-    if len(chosen) < len(set(wanted)):
+    if len(chosen) < len(set(species)):
         raise ModelError(
-            f"The species {list(wanted)} cannot be computed from conservation laws alone; the laws "
-            f"are: {'; '.join(map(str, laws)) or 'none'}. Name only species for which these laws "
-            "can be solved, each from a different law."
+            f"The species {list(species)} cannot be computed from conservation laws alone; the "
+            f"laws are: {'; '.join(map(str, laws)) or 'none'}. Name only species for which these "
+            "laws can be solved, each from a different law."
         )
     return tuple(laws[i] for i in chosen)
 

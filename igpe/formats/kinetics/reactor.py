@@ -248,11 +248,11 @@ class Reactor:
                         f"'{name}' is the name of several constants with different units ({both}); "
                         "give each constant its own name."
                     )
-            wanted = self.units.time if self.units else None
-            if isinstance(constant, Eyring) and wanted not in (None, constant.time):
+            unit = self.units.time if self.units else None
+            if isinstance(constant, Eyring) and unit not in (None, constant.time):
                 raise ModelError(
                     f"Eyring uses the unit of time '{constant.time}', but the reactor uses "
-                    f"'{wanted}'; write Eyring(..., time='{wanted}')."
+                    f"'{unit}'; write Eyring(..., time='{unit}')."
                 )
         if self.units and self.heat:
             _ = self.units.moles
@@ -367,8 +367,8 @@ class Reactor:
             if species not in self.algebraic:
                 self._add_balance(m, name, lambda t, s=species: self._slope(m, t, s))
         if self.catalyst is not None:
-            lost = self.catalyst
-            self._add_balance(m, ACTIVITY, lambda t: lost.slope(m, t, self._inside(m, t)))
+            catalyst = self.catalyst
+            self._add_balance(m, ACTIVITY, lambda t: catalyst.slope(m, t, self._inside(m, t)))
         for place, name in enumerate(self._temperature_states):
             self._add_balance(m, name, lambda t, k=place: self._heat_slopes(m, t)[k])
         if self.algebraic:

@@ -137,9 +137,9 @@ class Thermal:
                 "J/(mol K)."
             )
 
-    def parts(self, whole: Dimension) -> list[tuple["str | float", Dimension]]:
+    def parts(self, default: Dimension) -> list[tuple["str | float", Dimension]]:
         """The parameters and numbers of the constant, with their dimensions."""
-        return [(getattr(self, n), d or whole) for n, d in self.dimensions.items()]
+        return [(getattr(self, n), d or default) for n, d in self.dimensions.items()]
 
     def at(self, m: Any, t: float) -> Any:
         """Return the value of the constant at time `t` as a Pyomo expression."""

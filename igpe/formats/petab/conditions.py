@@ -218,18 +218,18 @@ class Conditions:
         """
         start = self.timeline.start
         first = self.timeline.periods[0].changes
-        found = [Meaning(sbml, first, known, estimated, start=start)]
+        meanings = [Meaning(sbml, first, known, estimated, start=start)]
         more: set[str] = set()
         for period in self.timeline.periods[1:]:
-            before = found[-1]
+            before = meanings[-1]
             new = {n: before.over_time(e) for n, e in period.changes.items()}
             more |= {
                 n for n, e in new.items() if n not in sbml.rates and names_in(e) & before.moving
             }
             self.sets.append({n: e for n, e in new.items() if n in sbml.rates})
             given = {n: e for n, e in new.items() if n not in sbml.rates and n not in more}
-            found.append(Meaning(sbml, given, known, estimated, start=start, earlier=before))
-        return found, more
+            meanings.append(Meaning(sbml, given, known, estimated, start=start, earlier=before))
+        return meanings, more
 
     def over_time(self, expression: Any, *, keeps: bool = False) -> tuple[Any, ...]:
         """The expression in each period; `keeps` what becomes an input."""

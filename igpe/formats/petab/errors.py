@@ -9,7 +9,6 @@ And the model's prediction for each row of the measurement table.
 """
 
 from collections.abc import Iterable, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.dynamics.simulation import simulate_all
 from igpe.formats.petab.conditions import PetabModel
-from igpe.formats.petab.formulas import named, petab_config
+from igpe.formats.petab.formulas import cells, named, petab_config
 from igpe.formats.petab.printing import Ids
 from igpe.formats.petab.read import LOGARITHMS
 from igpe.numerics.least_squares.active import on_bounds
@@ -109,7 +108,7 @@ def petab_model(problem: Problem) -> PetabModel:
 
 def petab_errors(
     problem: Problem,
-    found: Any,
+    estimate: Any,
     *,
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
@@ -122,7 +121,7 @@ def petab_errors(
     p. On a logarithmic scale both endpoints are positive, and the interval is asymmetric.
 
     problem     a problem that `read_petab` returned
-    found       an `Estimate`, or a dict {unknown: value}
+    estimate    an `Estimate`, or a dict {unknown: value}
     confidence  confidence level of the intervals
     method      the method that supplies the integrator
     returns     one row for each unknown, indexed by `parameterId`. The columns are `estimate` and
@@ -138,7 +137,7 @@ def petab_errors(
     ok = is_finite(confidence) and 0 < confidence < 1
     require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")
     scales, box = petab_model(problem).scales, problem.box
-    values = getattr(found, "parameters", found)
+    values = getattr(estimate, "parameters", estimate)
     require_start(values, box, "petab_errors")
     names = [scales.get(n, "lin") for n in box.names]
     scale, x = _Scale(np.array([LOGARITHMS.get(n, 0.0) for n in names])), box.vector(values)
@@ -254,9 +253,9 @@ def _errors(
     root = np.where(flat, 0.0, vectors / np.sqrt(np.where(flat, 1.0, values)))
     error = np.linalg.norm(root, axis=1) / size
     falls, lost = (np.sum(vectors[:, w] ** 2, axis=1) > PART for w in (falling, flat & ~falling))
-    found = [held, falls, lost | out | (error > width)]
-    remarks = np.select(found, ["", "not at an optimum", "not determined"], "")
-    return np.select(found, [np.nan, np.nan, np.inf], error), remarks
+    cases = [held, falls, lost | out | (error > width)]
+    remarks = np.select(cases, ["", "not at an optimum", "not determined"], "")
+    return np.select(cases, [np.nan, np.nan, np.inf], error), remarks
 
 
 ERRORS = {
@@ -273,13 +272,13 @@ NAME = "parameterName"
 
 
 def write_petab_parameters(
-    found: Any, problem: str | Path, path: str | Path, errors: pd.DataFrame | None = None
+    result: Any, problem: str | Path, path: str | Path, errors: pd.DataFrame | None = None
 ) -> None:
     """Write the problem's parameter table with the estimates as nominal values.
 
     `read_petab` then reads the estimates as nominal values, exact to the last digit.
 
-    found    a `Result`, an `Estimate`, or a dict {unknown: value}
+    result   a `Result`, an `Estimate`, or a dict {unknown: value}
     errors   a table that `petab_errors` returned, written to separate columns: `standardError` (of
              the parameter itself), `standardErrorOnScale` (of its logarithm if `standardErrorScale`
              is log10 or log), `lowerConfidence` and `upperConfidence` (of the parameter itself)
@@ -292,16 +291,15 @@ def write_petab_parameters(
     place = Path(path)
     if place.exists() and place.samefile(_table(Path(problem))):
         raise DataError(f"'{path}' is the problem's own parameter table; give another name.")
-    write(place, filled_table(found, problem, errors).to_csv(sep="\t", index=False))
+    write(place, filled_table(result, problem, errors).to_csv(sep="\t", index=False))
 
 
 def filled_table(
-    found: Any, problem: str | Path, errors: pd.DataFrame | None = None
+    result: Any, problem: str | Path, errors: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """The table that `write_petab_parameters` writes."""
-    values: Mapping[str, float] = getattr(found, "parameters", found)
-    content = BytesIO(read(_table(Path(problem))))
-    table = pd.read_csv(content, sep="\t", dtype=str, keep_default_na=False)
+    values: Mapping[str, float] = getattr(result, "parameters", result)
+    table = cells(read(_table(Path(problem))))
     unknown_names = sorted(set(values) - set(table["parameterId"]))
     if unknown_names:
         raise ProblemError(
@@ -343,18 +341,20 @@ def _text(value: Any) -> str:
 
 
 def _table(problem: Path) -> Path:
-    if not problem.is_file():
-        raise ProblemError(f"There is no PEtab file '{problem}' (working folder: {Path.cwd()}).")
-    config = petab_config(problem)
-    names = config.get("parameter_files", config.get("parameter_file"))
-    files = names if isinstance(names, list) else [names]
+    files = _files(problem, "parameter")
     if len(files) > 1:
         raise ProblemError(
             f"'{problem}' lists {len(files)} parameter tables; put all parameters into one table."
         )
-    if not files or not isinstance(files[0], str):
+    if not files:
         raise ProblemError(f"'{problem}' lists no parameter table; expected a PEtab problem.")
-    return problem.parent / files[0]
+    return files[0]
+
+
+def _files(problem: Path, kind: str) -> list[Path]:
+    """The problem's tables of a kind ("parameter")."""
+    keys = f"{kind}_file", f"{kind}_files"
+    return [problem.parent / name for key, name in named(petab_config(problem)) if key in keys]
 
 
 def petab_simulations(
@@ -399,10 +399,7 @@ def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: 
     raises     DataError if `simulated` and the problem's measurement tables have different numbers
                of rows, or if `path` is a file that igpe did not write
     """
-    folder = Path(problem).parent
-    config = petab_config(Path(problem))
-    files = [folder / name for key, name in named(config) if key == "measurement_files"]
-    parts = [pd.read_csv(f, sep="\t", dtype=str, keep_default_na=False) for f in files]
+    parts = [cells(read(file)) for file in _files(Path(problem), "measurement")]
     table = pd.concat(parts, ignore_index=True)
     if len(table) != len(simulated):
         raise DataError(
@@ -410,7 +407,5 @@ def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: 
             "the YAML file from which the problem was read."
         )
     table["measurement"] = [repr(float(v)) for v in simulated["simulation"]]
-    write(
-        Path(path),
-        table.rename(columns={"measurement": "simulation"}).to_csv(sep="\t", index=False),
-    )
+    table = table.rename(columns={"measurement": "simulation"})
+    write(Path(path), table.to_csv(sep="\t", index=False))

@@ -27,25 +27,28 @@ from xml.parsers import expat
 import pandas as pd
 import pyomo.environ as pyo
 
-from igpe.core.errors import DataError, IgpeError, ModelError, SolverMissing
+from igpe.core.errors import DataError, IgpeError, ModelError, ProblemError, SolverMissing
 from igpe.core.files import read
 from igpe.problem.tables import require_cells
 
 _IMPORTED: set[str] = set()  # names that were: a search for a library takes as long as a formula
 
 
-def library(name: str) -> ModuleType:
-    """An imported library of the extra; raises SolverMissing with the command that installs it."""
+MISSING = (
+    "igpe reads PEtab problems with `petab`, `python-libsbml` and `sbmlmath` ({}). Install them: "
+    "pip install 'igpe[petab]'."
+)
+
+
+def library(name: str, missing: str = MISSING) -> ModuleType:
+    """An imported library of an extra; raises SolverMissing with the command that installs it."""
     if name in _IMPORTED and (known := sys.modules.get(name)) is not None:
         return known
     try:
         with quiet():
             imported = importlib.import_module(name)
     except ImportError as error:
-        raise SolverMissing(
-            f"igpe reads PEtab problems with `petab`, `python-libsbml` and `sbmlmath` ({error}). "
-            "Install them: pip install 'igpe[petab]'."
-        ) from error
+        raise SolverMissing(missing.format(error)) from error
     _IMPORTED.add(name)
     return imported
 
@@ -91,8 +94,10 @@ SIDES = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.g
 
 def number(value: float) -> Any:
     """A number as an expression; a whole one exactly, so that powers stay what they are."""
-    whole = float(value).is_integer() and abs(value) <= EXACT
-    return library("sympy").Integer(int(value)) if whole else library("sympy").Float(float(value))
+    is_whole = float(value).is_integer() and abs(value) <= EXACT
+    return (
+        library("sympy").Integer(int(value)) if is_whole else library("sympy").Float(float(value))
+    )
 
 
 def symbol(name: str) -> Any:
@@ -380,7 +385,12 @@ PICTURES = "visualization_files"  # nothing is read of them; they may be missing
 
 
 def petab_config(path: Path) -> dict[str, Any]:
-    """What the YAML file says, every file that it names looked at; raises DataError."""
+    """The entries of a YAML file, all of whose files are checked.
+
+    raises ProblemError if the file does not exist, DataError for files that igpe does not read
+    """
+    if not path.is_file():
+        raise ProblemError(f"There is no PEtab file '{path}' (working folder: {Path.cwd()}).")
     yaml = library("yaml")
     try:
         text = read(path, MOST_YAML).decode("utf-8-sig")
@@ -432,6 +442,11 @@ def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, part
 
 
+def cells(content: bytes) -> pd.DataFrame:
+    """The cells of a tab-separated table as texts; raises ValueError for other contents."""
+    return pd.read_csv(BytesIO(content), sep="\t", dtype=str, keep_default_na=False)
+
+
 def _require_file(path: Path, key: str, name: Any) -> None:
     folder = path.parent.resolve()
     if not isinstance(name, str) or "\0" in name:
@@ -462,11 +477,11 @@ def _require_table(file: Path) -> None:
     """A table of moderate size whose formulas are; what is no formula is left to PEtab."""
     content = read(file, MOST_TABLE)
     head = content.partition(b"\n")[0]
-    columns = head.count(b"\t") + 1
     _require_tabs(file, head)
-    require_cells(file, content.count(b"\n") + content.count(b"\r") + 1, columns)
+    lines = content.count(b"\n") + content.count(b"\r") + 1
+    require_cells(file, lines, head.count(b"\t") + 1)
     try:
-        table = pd.read_csv(BytesIO(content), sep="\t", dtype=str, keep_default_na=False)
+        table = cells(content)
     except UnicodeDecodeError as error:
         raise DataError(f"'{file}' is not encoded in UTF-8. Save the table as UTF-8.") from error
     except (ValueError, pd.errors.ParserError, OverflowError) as error:

@@ -187,10 +187,7 @@ def _function(name: str) -> Callable[..., Text]:
 
 
 def _comparison(sign: str) -> Callable[..., Text]:
-    def of(a: Text, b: Text) -> Text:
-        return Text(f"{a.within(SUM)} {sign} {b.within(SUM)}", COMPARISON, truth=True)
-
-    return of
+    return lambda a, b: Text(f"{a.within(SUM)} {sign} {b.within(SUM)}", COMPARISON, truth=True)
 
 
 def _joined(sign: str, rank: int) -> Callable[..., Text]:
@@ -228,6 +225,7 @@ def _sign(a: Text) -> Text:
     return Text(f"piecewise(1, {inside} > 0, -1, {inside} < 0, 0)")
 
 
+ANGLES = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
 _PRODUCT, _POWER = _binary("*", PRODUCT, PRODUCT, PRODUCT), _binary("^", POWER, ATOM, ATOM)
 _TWO, _ONE = Text("2"), Text("1")
 _DIVISION = _binary("/", PRODUCT, PRODUCT, POWER)
@@ -256,12 +254,8 @@ RULES: Mapping[str, Callable[..., Text]] = {
     "AND": _joined("&&", AND),
     "OR": _joined("||", OR),
     "IF_ELSE_ZERO": _branch,
-    **{n.upper(): _function(n) for n in ("exp", "sqrt", "sin", "cos", "tan", "sinh", "cosh")},
-    "TANH": _function("tanh"),
-    **{f"A{n}".upper(): _function(f"arc{n}") for n in ("sin", "cos", "tan")},
-    **{f"A{n}".upper(): _function(f"arc{n}") for n in ("sinh", "cosh", "tanh")},
-    "FLOOR": _function("floor"),
-    "CEIL": _function("ceil"),
+    **{n.upper(): _function(n) for n in ("exp", "sqrt", "floor", "ceil", *ANGLES)},
+    **{f"A{n}".upper(): _function(f"arc{n}") for n in ANGLES},
 }
 """CasADi's name of an operation -> the text of it."""
 
@@ -292,8 +286,8 @@ def texts(expressions: Any, symbols: Sequence[Any], names: Sequence[Sequence[str
             )
         return made
 
-    found = graph.evaluate(lambda i, j: Text(names[i][j]), _constant, apply)
-    return [one.number.text for one in found]
+    nodes = graph.evaluate(lambda i, j: Text(names[i][j]), _constant, apply)
+    return [one.number.text for one in nodes]
 
 
 class Ids:
@@ -308,10 +302,10 @@ class Ids:
         if name not in self._ids:
             plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "x"
             plain = plain if not plain[0].isdigit() else f"_{plain}"
-            found, count = plain, 1
-            while found in self._taken:
+            free, count = plain, 1
+            while free in self._taken:
                 count += 1
-                found = f"{plain}_{count}"
-            self._taken.add(found)
-            self._ids[name] = found
+                free = f"{plain}_{count}"
+            self._taken.add(free)
+            self._ids[name] = free
         return self._ids[name]

@@ -87,8 +87,6 @@ def read_petab(path: str | Path) -> Problem:
 
 
 def _read(path: Path) -> Problem:
-    if not path.is_file():
-        raise ProblemError(f"There is no PEtab file '{path}' (working folder: {Path.cwd()}).")
     config = petab_config(path)
     tables = _at_rest(read_tables(path, config))
     table = tables.parameters
@@ -134,7 +132,7 @@ def _at_rest(tables: Tables) -> Tables:
     if not (times == np.inf).any():
         return tables
     by_name = {c.name: c for c in tables.timelines}
-    found, measurements = dict(by_name), tables.measurements.copy()
+    timelines, measurements = dict(by_name), tables.measurements.copy()
     for name in dict.fromkeys(measurements.loc[times == np.inf, TIMELINE]):
         timeline = by_name[name]
         main = [p for p in timeline.periods if np.isfinite(p.time)]
@@ -146,11 +144,11 @@ def _at_rest(tables: Tables) -> Tables:
             )
         rested = f"{name}{AT_REST}"
         period = timeline.periods[0] if timeline.is_steady else main[0]
-        found[rested] = Timeline(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
+        timelines[rested] = Timeline(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
         rows = (times == np.inf) & (measurements[TIMELINE] == name)
         measurements.loc[rows, TIMELINE], measurements.loc[rows, "time"] = rested, 0.0
     used = set(measurements[TIMELINE])
-    kept = tuple(c for n, c in found.items() if n in used)
+    kept = tuple(c for n, c in timelines.items() if n in used)
     measurements.attrs.update(tables.measurements.attrs)
     return tables._replace(timelines=kept, measurements=measurements)
 
@@ -248,12 +246,16 @@ def _experiments(
     longest = max((r.time for r in rows), default=0.0)
     for name, meaning in meanings.items():
         own = [r for r in rows if r.timeline == name]
-        _require_late(name, own, meaning.timeline.start)
+        start = meaning.timeline.start
+        if early := sorted({r.time for r in own if r.time < start}):
+            raise DataError(
+                f"The experiment '{name}' starts at {start:g}, but has earlier measurements, at "
+                f"{early[:3]}. Remove these rows, or start the experiment earlier."
+            )
         outputs = {columns[r.key]: r.formula for r in own}
         noise = {f"noise_{columns[r.key]}": r.noise for r in own if isinstance(r.noise, tuple)}
         models[name] = meaning.model(outputs | noise)
-        last = meaning.timeline.start + max(longest, 1.0)
-        data = _data(own, columns, meaning.timeline.start, last)
+        data = _data(own, columns, start, start + max(longest, 1.0))
         data.attrs[SOURCE] = table.attrs[SOURCE]
         sigma = {columns[r.key]: _sigma(columns[r.key], r) for r in own}
         experiments.append(_experiment(data, sigma, models[name], meaning.timeline))
@@ -293,15 +295,6 @@ def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> Non
         raise DataError(
             f"igpe does not support the noise distributions {strange}; it supports only `normal`, "
             "for values or for their logarithms (observableTransformation)."
-        )
-
-
-def _require_late(name: str, rows: Iterable[MeasurementRow], start: float) -> None:
-    early = sorted({r.time for r in rows if r.time < start})
-    if early:
-        raise DataError(
-            f"The experiment '{name}' starts at {start:g}, but has earlier measurements, at "
-            f"{early[:3]}. Remove these rows, or start the experiment earlier."
         )
 
 

@@ -231,7 +231,7 @@ class _Reader:
 
     def _concentrations(self, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
         """Species -> its rate, of concentrations with the change of their compartments."""
-        found: dict[str, Any] = {}
+        slopes: dict[str, Any] = {}
         amounts = self._amounts()
         for name, species in self.species.items():
             is_free = not (species.getBoundaryCondition() or species.getConstant())
@@ -244,8 +244,8 @@ class _Reader:
                 growth = self._slope(size, rates, rules)
                 change = change / size - (symbol(name) * growth / size if growth != 0 else 0)
             if change != 0 or (is_free and name in amounts):
-                found[name] = change
-        return found
+                slopes[name] = change
+        return slopes
 
     def _slope(self, expression: Any, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> Any:
         """The derivative by time along the model's equations."""
@@ -265,10 +265,10 @@ class _Reader:
     ) -> Any:
         """The expression with what stands for rates of change (rateOf) written out."""
         functions = expression.atoms(library("sympy").core.function.AppliedUndef)
-        asked = [f for f in functions if str(f.func) == RATE]
-        if not asked:
+        slopes = [f for f in functions if str(f.func) == RATE]
+        if not slopes:
             return expression
-        swaps = {f: self._slope(f.args[0], rates, rules) for f in asked}
+        swaps = {f: self._slope(f.args[0], rates, rules) for f in slopes}
         return expression.xreplace(swaps)
 
     def _algebraic(self, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,11 +353,11 @@ def _remembered(
 
     moving  names that change in time
     """
-    sympy, found, memory = library("sympy"), list[SbmlEvent](), dict[str, Any]()
+    sympy, remembering, memory = library("sympy"), list[SbmlEvent](), dict[str, Any]()
     for place, event in enumerate(events, start=1):
         kept = {n: e for n, e in event.sets.items() if event.keeps and names_in(e) & moving}
         if event.delay == 0 or (event.persists and not kept):
-            found.append(event)
+            remembering.append(event)
             continue
         since = f"_since_{place}"
         notes = {n: f"_kept_{place}_{n}" for n in kept}
@@ -374,11 +374,11 @@ def _remembered(
         }
         noted = {since: symbol(TIME), **{notes[n]: e for n, e in kept.items()}}
         noting = event._replace(sets=noted, delay=number(0), keeps=True, persists=True)
-        found += [noting, event._replace(sets=sets, keeps=False, persists=True)]
+        remembering += [noting, event._replace(sets=sets, keeps=False, persists=True)]
         if not event.persists:
             off, gone = sympy.Not(boolean(event.trigger)), {since: symbol(TIME) - event.delay - 1}
-            found.append(noting._replace(trigger=off, sets=gone, at_start=False))
-    return tuple(found), memory
+            remembering.append(noting._replace(trigger=off, sets=gone, at_start=False))
+    return tuple(remembering), memory
 
 
 def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:

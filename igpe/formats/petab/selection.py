@@ -4,7 +4,6 @@ It walks through a space of models (all of them, forward, backward, FAMoS) and c
 igpe estimates each model that it proposes.
 """
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from igpe.core.errors import DataError, EstimationFailed, ProblemError, SolverMissing, Unsupported
+from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.core.status import Status
 from igpe.formats.petab.errors import petab_objective
-from igpe.formats.petab.formulas import quiet
+from igpe.formats.petab.formulas import library, quiet
 from igpe.formats.petab.read import read_petab
 from igpe.problem.problem import Problem
 
 COMPARED = ("AIC", "AICc", "BIC", "LH", "LLH", "NLLH")
 UPWARDS = ("LH", "LLH")  # the larger the better
+MISSING = "igpe selects models with `petab-select` ({}). Install it: pip install 'igpe[select]'."
 
 
 @dataclass(frozen=True)
@@ -72,26 +72,26 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelS
               AIC, AICc, BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated;
               also the errors of `read_petab` and `estimate`
     """
-    select = _library()
+    select: Any = library("petab_select", MISSING)
     posed = _read(select, Path(path))
-    space, found = None, list[RivalModel]()
+    space, candidates = None, list[RivalModel]()
     with TemporaryDirectory() as folder:
         while True:
             with quiet():
                 round_ = select.ui.start_iteration(problem=posed, candidate_space=space)
             for model in round_[select.constants.UNCALIBRATED_MODELS]:
-                place = Path(folder) / str(len(found))
-                found.append(_estimated(select, model, posed.criterion, place, estimate))
+                place = Path(folder) / str(len(candidates))
+                candidates.append(_estimated(select, model, posed.criterion, place, estimate))
             with quiet():
-                ended = select.ui.end_iteration(
+                finished = select.ui.end_iteration(
                     problem=posed,
                     candidate_space=round_[select.constants.CANDIDATE_SPACE],
                     calibrated_models=round_[select.constants.UNCALIBRATED_MODELS],
                 )
-            space = ended[select.constants.CANDIDATE_SPACE]
-            if ended[select.constants.TERMINATE]:
+            space = finished[select.constants.CANDIDATE_SPACE]
+            if finished[select.constants.TERMINATE]:
                 break
-    return _compared(found, posed.criterion.value)
+    return _compared(candidates, posed.criterion.value)
 
 
 def _estimated(
@@ -142,27 +142,16 @@ def _read(select: Any, path: Path) -> Any:
         )
     try:
         with quiet():
-            found = select.Problem.from_yaml(path)
+            problem = select.Problem.from_yaml(path)
     except Exception as error:  # of the library, which does not expect every file
         raise DataError(
             f"'{path}' could not be read as a PEtab Select problem ({type(error).__name__}: "
             f"{str(error)[:200]}). It needs the entries `criterion`, `method` and "
             "`model_space_files`."
         ) from error
-    if found.criterion.value not in COMPARED:
+    if problem.criterion.value not in COMPARED:
         raise Unsupported(
-            f"'{path}' compares models by {found.criterion.value}; igpe supports "
+            f"'{path}' compares models by {problem.criterion.value}; igpe supports "
             f"{', '.join(COMPARED)}."
         )
-    return found
-
-
-def _library() -> Any:
-    try:
-        with quiet():
-            return importlib.import_module("petab_select")
-    except ImportError as error:
-        raise SolverMissing(
-            f"igpe selects models with `petab-select` ({error}). Install it: "
-            "pip install 'igpe[select]'."
-        ) from error
+    return problem

@@ -11,9 +11,8 @@ tables are read as text: what libraries make of them may not tell any more.
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from igpe.core.errors import DataError
 from igpe.core.files import read
 from igpe.formats.petab.conditions import Period, Timeline
 from igpe.formats.petab.formulas import (
+    cells,
     inserted,
     library,
     named,
@@ -189,9 +189,9 @@ def _brief(petab: Any) -> Any:
     is_read = set(table) >= NUMBERS and all(map(is_numeric_dtype, (table[n] for n in NUMBERS)))
     if not is_read or not same:
         return petab
-    found, ordered = copy(petab), table.sort_values("measurement", na_position="first")
-    found.measurement_df = ordered.drop_duplicates(same).sort_index()
-    return found
+    brief, ordered = copy(petab), table.sort_values("measurement", na_position="first")
+    brief.measurement_df = ordered.drop_duplicates(same).sort_index()
+    return brief
 
 
 @contextmanager
@@ -211,7 +211,8 @@ def _heard(logger: logging.Logger) -> Iterator[list[str]]:
 
 def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> None:
     """Raise what PEtab's own check finds wrong as one error."""
-    plain = (_SERIES.sub(_row_of, _ARRAY.sub(r"\1", m)) for m in messages)
+    texts = (_ARRAY.sub(r"\1", m) for m in messages)
+    plain = (_SERIES.sub(lambda row: f"(row {int(row[1]) + 1}).", text) for text in texts)
     each = (part for m in plain for part in re.split(r"\s(?=Mismatch of |No placeholders )", m))
     kept = [" ".join(m.split()) for m in each if not m.startswith(UNCLEAR)]
     kept = [m for m in kept if not m.startswith(CRASHED)] or [
@@ -255,38 +256,38 @@ def _of_row(error: Mapping[str, Any]) -> str:
 
 def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:
     """What is wrong in tables of version 2 without a clear word of PEtab's check."""
-    found = []
+    mistakes = []
     for kind in ("observable", "noise"):
         places = {o.id: len(getattr(o, f"{kind}_placeholders")) for o in petab.observables}
         given = [
             (m.observable_id, len(getattr(m, f"{kind}_parameters"))) for m in petab.measurements
         ]
         if rows := [n for n, (o, count) in enumerate(given, 1) if places.get(o, count) != count]:
-            found.append(
+            mistakes.append(
                 f"Rows {rows[:5]} of the measurement table have more or fewer {kind}Parameters "
                 f"than their observables have {kind}Placeholders."
             )
     used = {m.experiment_id for m in petab.measurements if m.experiment_id}
     if lost := sorted(used - experiments.keys()):
-        found.append(
+        mistakes.append(
             f"The measurement table refers to the experiments {lost}, which are not in the "
             f"experiment table; the experiment table has {sorted(experiments)}."
         )
     for condition in petab.conditions:
         targets = [c.target_id for c in condition.changes]
         if twice := sorted({t for t in targets if targets.count(t) > 1}):
-            found.append(f"The condition '{condition.id}' sets {twice} more than once.")
-    return found
+            mistakes.append(f"The condition '{condition.id}' sets {twice} more than once.")
+    return mistakes
 
 
 def _names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Pre-equilibration and condition -> the condition's name; both where one has several."""
-    found: dict[tuple[str, str], str] = {}
+    names: dict[tuple[str, str], str] = {}
     listed = list(pairs)
     for first, name in listed:
         is_alone = sum(other == name for _, other in listed) == 1
-        found[first, name] = name if is_alone or not first else f"{name}_after_{first}"
-    return found
+        names[first, name] = name if is_alone or not first else f"{name}_after_{first}"
+    return names
 
 
 def _given(conditions: pd.DataFrame | None, name: str) -> dict[str, Any]:
@@ -352,17 +353,14 @@ def _rows(measurements: pd.DataFrame | None) -> tuple[Mapping[str, Any], ...]:
     """The rows of a measurement table, without columns in which nothing is written."""
     if measurements is None:
         return ()
-    used = [
-        c
-        for c in measurements
-        if c not in ("modelId", "index") and measurements[c].map(_is_written).any()
-    ]
+
+    def is_written(value: Any) -> bool:
+        return bool(value) if isinstance(value, str | list) else bool(pd.notna(value))
+
+    columns = [c for c in measurements if c not in ("modelId", "index")]
+    used = [c for c in columns if measurements[c].map(is_written).any()]
     records = measurements[used].to_dict("records")
     return tuple({str(name): value for name, value in row.items()} for row in records)
-
-
-def _is_written(value: Any) -> bool:
-    return bool(value) if isinstance(value, str | list) else bool(pd.notna(value))
 
 
 def _timeline(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Timeline:
@@ -515,12 +513,8 @@ Wrong = tuple[str, "pd.Series[bool]", str]
 """A column, in which rows it is wrong, and what these have."""
 
 
-def _row_of(found: "re.Match[str]") -> str:
-    return f"(row {int(found[1]) + 1})."
-
-
-def _no_numbers(cells: "pd.Series[str]") -> "pd.Series[bool]":
-    return pd.to_numeric(cells.str.strip(), errors="coerce").isna()
+def _no_numbers(column: "pd.Series[str]") -> "pd.Series[bool]":
+    return pd.to_numeric(column.str.strip(), errors="coerce").isna()
 
 
 def _of_names(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
@@ -532,13 +526,13 @@ def _of_names(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
 
 def _logarithmic(path: Path, config: Mapping[str, Any]) -> set[str]:
     """The observables of which logarithms are compared."""
-    found: set[str] = set()
+    observables: set[str] = set()
     for _, _, table in _tables(path, config, {"observable"}):
         if "observableId" not in table:
             continue
         for column in table.columns.intersection(["observableTransformation", "noiseDistribution"]):
-            found |= {*table.loc[table[column].str.startswith("log"), "observableId"]}
-    return found
+            observables |= {*table.loc[table[column].str.startswith("log"), "observableId"]}
+    return observables
 
 
 def _of_measurements(table: pd.DataFrame, logarithmic: Collection[str]) -> Iterator[Wrong]:
@@ -552,22 +546,22 @@ def _of_measurements(table: pd.DataFrame, logarithmic: Collection[str]) -> Itera
 
 
 def _of_parameters(table: pd.DataFrame, _: Collection[str]) -> Iterator[Wrong]:
-    cells = table.apply(lambda column: column.str.strip())
+    table = table.apply(lambda column: column.str.strip())
     yield from _of_names(table, ())
-    if "estimate" in cells:
-        flags = cells["estimate"].str.lower()
+    if "estimate" in table:
+        flags = table["estimate"].str.lower()
         yield "estimate", ~flags.isin([*YES, *NO]), "neither 0 nor 1 (PEtab 2: true or false)"
-        for column in cells.columns.intersection(["lowerBound", "upperBound"]):
-            yield column, flags.isin(YES) & _no_numbers(cells[column]), "no number"
-    if "nominalValue" in cells:
-        values = cells["nominalValue"]
+        for column in table.columns.intersection(["lowerBound", "upperBound"]):
+            yield column, flags.isin(YES) & _no_numbers(table[column]), "no number"
+    if "nominalValue" in table:
+        values = table["nominalValue"]
         yield "nominalValue", (values != "") & _no_numbers(values), "no number"
     for use in ("objective", "initialization"):
         kinds, numbers = f"{use}PriorType", f"{use}PriorParameters"
-        if {kinds, numbers} <= set(cells):
-            given = cells[numbers].str.split(";")
+        if {kinds, numbers} <= set(table):
+            given = table[numbers].str.split(";")
             is_pair = given.map(lambda p: len(p) == 2 and not _no_numbers(pd.Series(p)).any())  # noqa: PLR2004
-            yield numbers, (cells[kinds] != "") & ~is_pair, "no two numbers separated by ';'"
+            yield numbers, (table[kinds] != "") & ~is_pair, "no two numbers separated by ';'"
 
 
 _WRONG = {
@@ -586,8 +580,5 @@ def _tables(
     for key, name in named(config):
         kind = key.rpartition("_")[0]
         if kind in kinds:
-            try:
-                content = BytesIO(read(path.parent / name))
-                yield kind, name, pd.read_csv(content, sep="\t", dtype=str, keep_default_na=False)
-            except (ValueError, OSError):  # told by PEtab's library
-                continue
+            with suppress(ValueError, OSError):  # which PEtab's library reports
+                yield kind, name, cells(read(path.parent / name))

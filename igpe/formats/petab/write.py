@@ -293,18 +293,18 @@ class _Writer:
 
     def _events(self, model: SbmlModel) -> None:
         """Events, each in the phases that have it."""
-        found: dict[ModelEvent, list[int]] = {}
+        phases_with: dict[ModelEvent, list[int]] = {}
         for number, phase in enumerate(self.phases, start=1):
             jumps = phase.system.events
             for place, jump in enumerate(jumps):
                 if phase.is_rest and not jump.before:
                     continue
                 event = self._event(phase, jump, len(jumps) - place)
-                found.setdefault(event, []).append(number)
+                phases_with.setdefault(event, []).append(number)
                 self._require_one(
-                    phase, jump, number in found[event] and number - 1 in found[event]
+                    phase, jump, number in phases_with[event] and number - 1 in phases_with[event]
                 )
-        for number, (event, where) in enumerate(found.items(), start=1):
+        for number, (event, where) in enumerate(phases_with.items(), start=1):
             trigger = event.trigger
             if len(where) < len(self.phases):
                 self.is_numbered = True
@@ -440,7 +440,11 @@ class _Writer:
             rows.append(self._row(name, lower, upper, value))
             rows[-1]["estimate"] = "false" if name in problem.fixed else "true"
             if name in problem.priors and name not in problem.fixed:
-                rows[-1] |= _of_prior(problem.priors[name])
+                prior = problem.priors[name]
+                if isinstance(prior, NormalPrior):
+                    prior = Prior("normal", (prior.mean, prior.deviation))
+                numbers = ";".join(repr(float(v)) for v in prior.parameters)
+                rows[-1] |= {"priorDistribution": prior.law, "priorParameters": numbers}
         points = getattr(result, "points", None)
         for of, (quantity, largest) in self.deviations.items():
             value = FIRST_GUESS * largest
@@ -515,14 +519,6 @@ def _stepped(values: Sequence[str], breaks: Sequence[float]) -> str:
 def _seen(at: float, e: Experiment, *, after: bool) -> float:
     """When an event happens; a little later where a measurement at its very time sees it not."""
     return at if after or at not in e.times else at + AFTER * float(e.times[-1] - e.start_time)
-
-
-def _of_prior(prior: NormalPrior | Prior) -> dict[str, str]:
-    """Its columns of the parameter table."""
-    if isinstance(prior, NormalPrior):
-        prior = Prior("normal", (prior.mean, prior.deviation))
-    numbers = ";".join(repr(float(v)) for v in prior.parameters)
-    return {"priorDistribution": prior.law, "priorParameters": numbers}
 
 
 def _of_noise(model: Noise, formula: str, least: float) -> str:

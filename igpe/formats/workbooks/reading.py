@@ -339,9 +339,9 @@ def _in_common_units(values: pd.DataFrame) -> pd.DataFrame:
     """The values of each name in the unit that it has first; deviations have no offset."""
     first = values["name"].map(values.drop_duplicates("name").set_index("name")["unit"])
     for name, part in _parts(values, "name", "unit"):
-        unit, wanted = part["unit"].iloc[0], first[part.index[0]]
-        if unit and wanted and unit not in (wanted, "%"):
-            factor, offset = conversion(name, unit, wanted)
+        unit, target = part["unit"].iloc[0], first[part.index[0]]
+        if unit and target and unit not in (target, "%"):
+            factor, offset = conversion(name, unit, target)
             both = ["value", "limit"]
             values.loc[part.index, both] = factor * part[both] + offset
             values.loc[part.index, "sigma"] = abs(factor) * part["sigma"]

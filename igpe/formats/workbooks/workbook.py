@@ -131,9 +131,9 @@ class _ModelNames:
                     f"units={{'{name}': 'degC'}} or units={{'{name}': 'K'}} in read_workbook(...)."
                 )
         values = value if points is None else points[name].to_numpy(dtype=float)
-        wanted = self.unit(name)
-        if wanted and unit and unit != wanted:
-            factor, offset = conversion(name, unit, wanted)
+        target = self.unit(name)
+        if target and unit and unit != target:
+            factor, offset = conversion(name, unit, target)
             values = factor * values + offset
         return values if points is None else linear_input(points["time"].to_numpy(float), values)
 
@@ -354,12 +354,12 @@ class Workbook:
         for run in self.runs:
             columns = {"time": run.table["time"]}
             for q in (self.time, *(q for q in self.measured if q.name in run.table)):
-                wanted = units.get(q.name, units.get(q.header, ""))
-                factor, offset = conversion(q.name, q.unit, wanted) if wanted and q.unit else (1, 0)
+                target = units.get(q.name, units.get(q.header, ""))
+                factor, offset = conversion(q.name, q.unit, target) if target and q.unit else (1, 0)
                 if keep is None or {q.name, q.header} & {*keep, "time"}:
                     header = "time" if q is self.time else q.header
                     columns[header] = run.cells(q.name, factor, offset)
-                    assumed |= {q.header: wanted} if wanted and not q.unit else {}
+                    assumed |= {q.header: target} if target and not q.unit else {}
                 for deviation in {q.deviation, f"sd_{q.name}"} & {*(keep or ())}:
                     columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
             table = pd.DataFrame(columns)
