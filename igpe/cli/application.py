@@ -308,8 +308,8 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
 
     measured = resolved(table, elsewhere.format)
     for header, unit in measured.attrs[ASSUMED].items():
-        said = f"'{data}' gives no unit for '{header}'; igpe assumes {unit}."
-        typer.echo(printable(said), err=True)
+        sentence = f"'{data}' gives no unit for '{header}'; igpe assumes {unit}."
+        typer.echo(printable(sentence), err=True)
     return problem.with_data(measured)
 
 
@@ -356,11 +356,7 @@ def finished(result: "Result") -> "Result":
 
 
 def estimated(
-    path: Path,
-    problem: "Problem",
-    seed: int | None,
-    tell: Any,
-    time_limit: float | None = None,
+    path: Path, problem: "Problem", seed: int | None, tell: Any, time_limit: float | None = None
 ) -> "Result":
     """`igpe.estimate`, with the settings that the file's settings() returns."""
     from igpe.cli.model_file import load_settings

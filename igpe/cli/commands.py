@@ -54,8 +54,7 @@ def estimate(
     data: DataFile = None,
     plot: PlotFile = None,
     report: Annotated[
-        Path | None,
-        typer.Option(callback=page_file, help="Write a report of the result (.html)."),
+        Path | None, typer.Option(callback=page_file, help="Write a report of the result (.html).")
     ] = None,
     seed: Seed = None,
     json: JsonFile = None,

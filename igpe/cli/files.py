@@ -32,7 +32,7 @@ def convert(
         Path,
         typer.Argument(
             help="JSON file written by an igpe command, a table (CSV, Excel, Parquet), or a "
-            "Python file with a function problem().",
+            "Python file with a function problem()."
         ),
     ],
     target: Annotated[
@@ -251,22 +251,22 @@ def new(
     roles |= _pairs("--role", role or [], "'T / K=input'")
     options: dict[str, Any] = {"roles": roles, "names": _names(column or [])}
     options |= {"decimal": decimal, "dates": dates, "together": together}
-    made = _drafted(lambda **more: draft(data, reactions, merged(options, more), file))
-    write(file, made.text, force=force)
+    drafted = _drafted(lambda **more: draft(data, reactions, merged(options, more), file))
+    write(file, drafted.text, force=force)
     text = [
         f"Written: {file}",
         "",
-        made.book.summary(),
+        drafted.book.summary(),
         "",
-        *(fill(remark, 80, break_on_hyphens=False) for remark in made.remarks),
+        *(fill(remark, 80, break_on_hyphens=False) for remark in drafted.remarks),
         "",
         "Review the file, then run:",
         f"  igpe check {file}",
         f"  igpe estimate {file} --report report.html",
     ]
-    quantities = (made.book.time, *made.book.measured)
+    quantities = (drafted.book.time, *drafted.book.measured)
     columns = [{"header": q.header, "name": q.name, "unit": q.unit} for q in quantities]
-    body = {"file": str(file), "notes": made.remarks, "table": columns}
+    body = {"file": str(file), "notes": drafted.remarks, "table": columns}
     answer("new", "\n".join(text), body, json)
 
 

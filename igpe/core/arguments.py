@@ -65,7 +65,7 @@ def require_mapping(role: str, given: Any, example: str, error: type[IgpeError])
         raise error(f"{role} has the keys {others}, which are not names; {needed}")
 
 
-SHORT = 16  # letters that tell apart what belongs to one work
+SHORT = 16  # letters of a digest that suffice within one work
 
 
 def digest(*values: Any) -> str:

@@ -82,8 +82,8 @@ class Box:
 
     def without(self, names: Iterable[str]) -> "Box":
         """The box of all unknowns but these."""
-        gone = set(names)
-        return self.select([n for n in self.names if n not in gone])
+        excluded = set(names)
+        return self.select([n for n in self.names if n not in excluded])
 
     def vector(self, values: Mapping[str, float]) -> FloatArray:
         """(n,) the values in the order of the names."""

@@ -88,7 +88,7 @@ class Session:
 
     deadline  of the whole call
     outer     the session it is part of
-    pressed   when it was told to end, by `time.perf_counter`; None: not yet
+    pressed   time of the request to end, by `time.perf_counter`; None: there is none
     by_clock  whether the time limit did, not Ctrl-C
     quiet     how many `deferred` and `finishing` are open: KeyboardInterrupt is not raised in them
     last      how many of these are `finishing`
@@ -121,7 +121,7 @@ class Session:
         by_clock = self.by_clock or self.pressed is None
         return Status.TIME_LIMIT if by_clock else Status.INTERRUPTED
 
-    def heed(self, _: int, frame: FrameType | None) -> None:
+    def handle(self, _: int, frame: FrameType | None) -> None:
         """Handle SIGINT."""
         now, before = time.perf_counter(), self.pressed
         self._end(now)
@@ -227,7 +227,7 @@ def _heeding(own: Session) -> Iterator[None]:
         else:
             others(what)
 
-    signal.signal(signal.SIGINT, own.heed)
+    signal.signal(signal.SIGINT, own.handle)
     sys.unraisablehook = ignored
     try:
         if own.deadline.until < float("inf"):

@@ -71,8 +71,8 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
     with path.open("rb") as file:
         start = file.read(LOOKED_AT)
         file.seek(-min(LOOKED_AT, path.stat().st_size), os.SEEK_END)
-        there = _mark(start + file.read())
-    if not there or kind not in (None, there):
+        existing = _mark(start + file.read())
+    if not existing or kind not in (None, existing):
         raise DataError(
             f"The file '{path}' already exists. igpe replaces only files that it wrote itself, and "
             "only with a file of the same kind. Give another name, or remove the file first."
@@ -115,9 +115,9 @@ def is_own(folder: Path) -> bool:
     """Return True if a folder is not a link and only the user or the system can write in it."""
     if not hasattr(os, "getuid"):  # Windows: a user's folders are the user's
         return True
-    there = folder.lstat()
+    status = folder.lstat()
     return (
-        stat.S_ISDIR(there.st_mode)
-        and there.st_uid in (os.getuid(), 0)
-        and not there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid in (os.getuid(), 0)
+        and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     )

@@ -309,13 +309,13 @@ def _read_tuple(value: Any, hint: Any) -> Any:
     return tuple(_read(v, h) for v, h in zip(value, each, strict=True))
 
 
-def checked_types(made: Made) -> Made:
+def checked_types(value: Made) -> Made:
     """The dataclass, if its entries have the types it declares. Raises TypeError, naming one."""
-    hints = get_type_hints(type(made))
-    for one in fields(made):  # type: ignore[arg-type]
-        if not _conforms(getattr(made, one.name), hints[one.name]):
-            raise TypeError(f"'{one.name}' is {getattr(made, one.name)!r:.50}")
-    return made
+    hints = get_type_hints(type(value))
+    for one in fields(value):  # type: ignore[arg-type]
+        if not _conforms(getattr(value, one.name), hints[one.name]):
+            raise TypeError(f"'{one.name}' is {getattr(value, one.name)!r:.50}")
+    return value
 
 
 def _conforms(value: Any, hint: Any) -> bool:

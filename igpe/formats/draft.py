@@ -30,9 +30,9 @@ IS_DOSE = re.compile(r"(?i)(amt|dose|dosis|dosage)\b")
 DOSES = (
     "doses? Give each as an event of its experiment: events=[igpe.Event(at=..., add={'A': ...})]"
 )
-EXCESS = 10.0  # times what is measured may what is not be at the start
+EXCESS = 10.0  # bound of an unmeasured start value, relative to the largest measured value
 MOST_ENERGY = 250e3  # J/mol, of an activation energy
-FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
+FASTEST = 10.0  # bound of a rate constant times the shortest time between two measurements
 
 FILE = '''\
 """{title}
@@ -149,9 +149,9 @@ Starts: TypeAlias = dict[str, dict[str, DraftStart]]
 class Draft:
     """A problem file.
 
-    text   of the file, as it stands at the path it was drafted for
-    book   what the tables hold, in the names of the model;  starts: the start values
-    model  a sentence about it
+    text   content of the file
+    book   contents of the tables, in the names of the model;  starts: the start values
+    model  a sentence about the model
     """
 
     text: str
@@ -176,7 +176,7 @@ class Draft:
 
 
 def _start_sentences(starts: Starts) -> Iterator[str]:
-    """Where each state starts: in the first experiment, if not in all alike."""
+    """Describe the start value of each state; if experiments differ, that of the first one."""
     first = next(iter(starts))
     for name, start in starts[first].items():
         differs = any(states.get(name) != start for states in starts.values())
@@ -190,11 +190,11 @@ def draft(
     """A problem file for the tables.
 
     files      of the measurements
-    reactions  by which the model goes; none: equations that stand in for the user's
-    options    arguments of `read_workbook`: what the user says of the columns
-    path       where the file is going to be
-    raises     DataError for tables that do not serve, ModelError for what is no reaction, and for
-               names that a reactor needs for something else
+    reactions  of the model; none: the model gets placeholder equations
+    options    arguments of `read_workbook` that describe the columns
+    path       path of the file
+    raises     DataError for tables that igpe cannot use, ModelError for invalid reactions and for
+               names that the reactor needs itself
     """
     species = Batch(reactions).species if reactions else ()
     book = read_workbook(files, **options)
@@ -308,7 +308,7 @@ def _temperature(book: Workbook) -> float | None:
 
 
 def _text(sheet: Workbook, fields: Mapping[str, Any], starts: Starts, path: Path) -> str:
-    """The text of the file at `path`, from where the tables are found."""
+    """Text of the file at `path`, which refers to the tables by relative paths."""
     names = {q.header: q.name for q in sheet.measured}
     unused = {h: f"({one_line(why)})." for h, why in _unused(sheet, starts).items()}
     known: list[str] = []
@@ -344,7 +344,7 @@ def _dict(entries: Mapping[str, str]) -> str:
 
 
 def _place(file: Path, path: Path) -> str:
-    """Where a table is, seen from the problem file."""
+    """Python expression for the path of a table, relative to the problem file."""
     try:
         relative = os.path.relpath(file.resolve(), path.resolve().parent)
     except ValueError:  # on another drive
@@ -354,12 +354,14 @@ def _place(file: Path, path: Path) -> str:
 
 def _reading(book: Workbook, options: Mapping[str, Any]) -> list[str]:
     """Arguments of `read_workbook`."""
-    said = {k: v for k, v in options.items() if k != "names" and v not in (None, "", {})}
-    if roles := said.get("roles"):  # igpe computes nothing from columns that the model does not use
-        said["roles"] = {h: "ignore" if h in book.left_out else r for h, r in roles.items()}
+    arguments = {k: v for k, v in options.items() if k != "names" and v not in (None, "", {})}
+    if roles := arguments.get(
+        "roles"
+    ):  # igpe computes nothing from columns that the model does not use
+        arguments["roles"] = {h: "ignore" if h in book.left_out else r for h, r in roles.items()}
     texts = {
         k: _dict(v) if isinstance(v, Mapping) else str(v) if isinstance(v, bool) else quoted(v)
-        for k, v in said.items()
+        for k, v in arguments.items()
     }
     return ["DATA", "names=NAMES", *(f"{k}={v}" for k, v in texts.items())]
 
@@ -379,7 +381,7 @@ def _arguments(book: Workbook, begin: float, builder: str) -> list[str]:
 def measured_start(
     run: WorkbookRun, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
 ) -> DraftStart:
-    """To be estimated, from what is measured when the run starts; 0 if exactly that is measured.
+    """Start value to estimate, around the measurement at the start; 0 if exactly 0 was measured.
 
     A first measurement has an error like all others. To take it as exact would make the intervals
     of the other unknowns too narrow.
@@ -387,15 +389,15 @@ def measured_start(
     factor  from the table's unit to the model's;  least: no start value is below it
     """
     values = run.table[name].to_numpy(dtype=float) * factor
-    there = np.isfinite(values) & (run.table["time"].to_numpy(dtype=float) == begin)
-    if there.any() and not values[there].any():
+    at_start = np.isfinite(values) & (run.table["time"].to_numpy(dtype=float) == begin)
+    if at_start.any() and not values[at_start].any():
         return DraftStart("0.0", "assumed exact: measured as 0")
     most = round_up(2 * float(np.nanmax(np.abs(values))))
     low = 0.0 if np.nanmin(values) >= 0 else max(-most, least)
     bounds = f"{short(low)}, {short(most)}"
-    if not there.any():
+    if not at_start.any():
         return DraftStart(f"igpe.Unknown({bounds})", "estimated: not measured there")
-    value = float(values[there].mean())
+    value = float(values[at_start].mean())
     return DraftStart(
         f"igpe.Unknown({bounds}, guess={short(min(max(value, low), most))})",
         f"estimated: measured as {short(value)}",
@@ -403,7 +405,7 @@ def measured_start(
 
 
 def unmeasured_start(size: float) -> DraftStart:
-    """To be estimated, up to far more than is measured: what no one measures is often in excess."""
+    """Start value to estimate, with a high bound: unmeasured reactants are often in excess."""
     return DraftStart(
         f"igpe.Unknown(0.0, {short(round_up(EXCESS * size))})",
         "estimated: not measured; give the number if you know it",
@@ -411,13 +413,13 @@ def unmeasured_start(size: float) -> DraftStart:
 
 
 def largest(runs: Iterable[WorkbookRun], name: str) -> float:
-    """The largest size that was measured; 1 where all is zero."""
+    """Largest absolute measured value; 1 if all values are zero."""
     sizes = [np.nanmax(np.abs(r.table[name])) for r in runs if name in r.table.columns]
     return float(max(sizes)) or 1.0
 
 
 def round_up(number: float) -> float:
-    """To one digit that is 1, 2 or 5."""
+    """Round up to one digit that is 1, 2 or 5."""
     if not (number > 0 and math.isfinite(number)):
         return 1.0
     power = 10.0 ** math.floor(math.log10(number))
@@ -577,13 +579,13 @@ def _starts(
     begin: float,
     unit: str,
 ) -> Starts:
-    """Start values by species; what is not measured but made is not there at the start."""
+    """Start values by species; 0 for unmeasured species that a reaction forms."""
     species = dict.fromkeys(s for e in equations for s in e.species)
     nets = [(e, s, n) for e in equations for s, n in e.net.items()]
-    made = {s for e, s, n in nets if n > 0 or (e.reversible and s in e.right)}
+    formed = {s for e, s, n in nets if n > 0 or (e.reversible and s in e.right)}
     zero = DraftStart("0.0", "assumed: not measured, but formed by a reaction")
     most = max((largest(sheet.runs, s) * f for s, f in factors.items()), default=1.0)
-    usual = {s: zero if s in made else unmeasured_start(most) for s in species}
+    usual = {s: zero if s in formed else unmeasured_start(most) for s in species}
     starts = {}
     for run in sheet.runs:
         constant = {
@@ -594,7 +596,7 @@ def _starts(
             for n, c in run.conditions.items()
             if n in species and (not unit or dimension(c.unit) in ({}, CONCENTRATION))
         }
-        there = species.keys() & run.table.columns
-        own = {s: measured_start(run, s, begin, factors[s], 0.0) for s in factors if s in there}
+        measured = species.keys() & run.table.columns
+        own = {s: measured_start(run, s, begin, factors[s], 0.0) for s in factors if s in measured}
         starts[run.name] = usual | constant | own
     return starts

@@ -13,7 +13,7 @@ in V only where the optimum without it lies clearly beyond it. The interval of a
 sought in logarithms is that of its logarithm, whose standard error is relative: x exp(-q s / x) to
 x exp(q s / x).
 
-Where each of several quantities has errors of a size that its residuals tell, s^2 of all residuals
+Where the size of each quantity's errors is estimated from its own residuals, s^2 of all residuals
 is too small for a quantity that many of the unknowns are free to follow. With h_k of the n_k
 residuals of quantity k taken by the unknowns (their leverages),
 
@@ -375,10 +375,10 @@ def shifted(x: FloatArray, shift: FloatArray, logarithmic: BoolArray) -> FloatAr
         return np.where(logarithmic, x * np.exp(shift / x), x + shift)
 
 
-def shift_to(x: FloatArray, there: FloatArray, logarithmic: BoolArray) -> FloatArray:
+def shift_to(x: FloatArray, target: FloatArray, logarithmic: BoolArray) -> FloatArray:
     """The shift (n,) by which `shifted` leads from x (n,) to another point (n,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(logarithmic, x * np.log(there / x), there - x)
+        return np.where(logarithmic, x * np.log(target / x), target - x)
 
 
 def _quantile(confidence: float, degrees: FloatArray | float) -> FloatArray:
@@ -399,7 +399,7 @@ def correlation(covariance: FloatArray) -> FloatArray:
 def _matters(x: FloatArray, jacobian: FloatArray, spread: float, width: FloatArray) -> BoolArray:
     """(n,) which unknowns have an effect that is not rounding, by their values or by their range.
 
-    The value alone does not tell: it may be near 0 by chance, or on a bound.
+    The value alone is not enough: it may be near 0 by chance, or on a bound.
     """
     norm = np.linalg.norm(jacobian, axis=0)
     by_value = norm * np.maximum(np.abs(x), np.finfo(float).tiny) > NOTHING * spread
@@ -541,7 +541,7 @@ def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
 
 
 TIED = 1e-12  # of 1: nearer to it, rounding is all that a correlation misses
-TWINS = 0.99  # a correlation beyond it: the data tell two unknowns apart by a tenth of their errors
+TWINS = 0.99  # a correlation beyond it: the data hardly distinguish two unknowns
 
 
 class Combination(NamedTuple):

@@ -38,7 +38,7 @@ from scipy import special
 
 from igpe.core.arrays import FloatArray, IntArray
 
-CLOSE = 2.0  # models that cannot be told apart
+CLOSE = 2.0  # models that cannot be distinguished
 FAR = 10.0  # a model that has no support
 
 
@@ -61,7 +61,7 @@ COUNTS = (1, 2, 4, 7)  # polynomials of a series: mean, trend, slow waves
 FLOORS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 100.0)  # constant part of an error model, see _spreads
 RELATIVE = 0.05  # constant part of the weights of relative residuals
 LEAST_REST = 2  # degrees of freedom of a rest that something can be compared with
-FEWEST_ROUGH = 4  # residuals of a series whose differences tell their size
+FEWEST_ROUGH = 4  # residuals of a series from whose differences their size is estimated
 SHARED = 0.5  # of a likelihood: differences of neighbours share their errors
 SAME = 1e-9  # of the largest residual: a smaller difference of replicates is rounding
 TINY = float(np.finfo(float).tiny)
@@ -259,7 +259,7 @@ def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statis
 
 
 def _at_least(rest: FloatArray, total: FloatArray) -> FloatArray:
-    """Sums of squares that are left of whole ones, but for their rounding errors."""
+    """Differences of sums of squares, not below the rounding errors of the total."""
     return np.asarray(np.maximum(rest, np.maximum(total * np.finfo(float).eps, TINY)))
 
 
@@ -440,14 +440,14 @@ def _royston(log_short: float, n: int) -> float:
 def studentised(residual: FloatArray, leverage: FloatArray, degrees: int | None) -> FloatArray:
     """(m,) residuals in units of their own standard deviation, sigma (1 - h)^0.5.
 
-    degrees  None if sigma is known; else each is judged by the sigma that all others tell
+    degrees  None if sigma is known; else sigma is estimated from all other residuals
     returns  0 where the fit goes through the measurement: its residual is rounding
     """
     left = np.maximum(1 - leverage, 1e-12)
     inner = np.where(leverage < FOLLOWED, residual / np.sqrt(left), 0.0)
     if degrees is None:
         return np.asarray(inner)
-    if degrees < 2:  # noqa: PLR2004 - nothing is left to tell sigma
+    if degrees < 2:  # noqa: PLR2004 - no residual is left to estimate sigma from
         return np.full(len(residual), np.nan)
     rest = (float(residual @ residual) - inner**2) / (degrees - 1)
     return np.asarray(inner / np.sqrt(np.maximum(rest, 1e-300)))

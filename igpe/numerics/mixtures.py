@@ -18,7 +18,7 @@ in the space of the n spectra. With S' = R'Q', Q orthonormal (M, n), the product
 N n rows and the same J'J and J'r; a QR decomposition of these leaves as many rows as unknowns. What
 of E is orthogonal to Q is a sum of squares that no unknown moves at first order.
 
-Contributions that nobody wants and that vary in time, sum over m of q_m(t) g_m(w) with both factors
+Unwanted contributions that vary in time, sum over m of q_m(t) g_m(w) with both factors
 unknown, are the leading singular vectors of (1 - P) D: the best ones for any C (Eckart and Young),
 if the signs of S are free. They take q out of J from the left, and g from the right.
 """

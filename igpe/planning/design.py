@@ -1,11 +1,11 @@
-"""The next experiment: conditions and samples that tell most of the unknowns.
+"""The next experiment: conditions and samples with most information on the unknowns.
 
 Optimum experimental design on exact sensitivities, linearised at the parameters known so far
 (Houska et al. 2012, section 3; Bauer, Bock, Körkel & Schlöder, J. Comput. Appl. Math. 120 (2000)).
 
 `design_search` has the search, `discrimination` what several rival models change.
 
-Labelled models of Pyomo.DoE and parmest are design problems, taken as they are.
+Labelled models of Pyomo.DoE and parmest can serve as design problems.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ from igpe.problem.problem import Problem
 
 
 class LabelledDesign(NamedTuple):
-    """What labelled models say.
+    """Content of labelled models.
 
     problem     with their measurements; 0 where outputs have no values
     parameters  unknown -> nominal value
@@ -64,7 +64,7 @@ class LabelledDesign(NamedTuple):
 
 
 def is_labelled(given: Any) -> bool:
-    """Whether it is a list of experiments with labelled models, or one of them."""
+    """Whether the argument is an experiment with a labelled model, or a list of them."""
     every = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     return bool(every) and all(hasattr(e, "get_labeled_model") for e in every)
 
@@ -155,7 +155,7 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     return [box.mapping(box.clip(x)) for x in at]
 
 
-POINTS = 200  # of the courses
+POINTS = 200  # of the predicted trajectories
 TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactly
 LEAST_GAIN = 0.99  # of the criterion's error before: a plan that leaves more of it brings nothing
 TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
@@ -183,14 +183,12 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     before, after = (np.sqrt(np.diag(covariance)) for covariance in covariances)
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
-    known = {
-        "value": posed.at[listed],
-        "unit": [posed.full.unit(sources[i]) for i in listed],
-    }
+    known = {"value": posed.at[listed], "unit": [posed.full.unit(sources[i]) for i in listed]}
     index = pd.Index([names[i] for i in listed], name="name")
     experiments = planned_experiments(posed, best)
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-regularised.exact(one) / 2)) for one in ends]
+    inputs = [i for e in experiments for i in e.inputs]
     return Plan(
         experiments=experiments,
         bounds={c.label: (c.lower, c.upper) for c in plan.choices},
@@ -202,14 +200,7 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
         after=relative[1],
         efficiency=best.chosen._replace(value=value).efficiency,
         courses=courses,
-        units={
-            n: posed.full.unit(n)
-            for n in (
-                "time",
-                *courses["name"].unique(),
-                *(i for e in experiments for i in e.inputs),
-            )
-        },
+        units={n: posed.full.unit(n) for n in ("time", *posed.noise, *inputs)},
         sigma_known=posed.sigma_known,
         deviations=posed.deviations,
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in best.values)),
@@ -226,10 +217,10 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
 
 
 def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
-    """Why there is no plan: what the best one leaves open, in the first scenario that does."""
+    """Message that no plan is possible: what the best one leaves undetermined."""
     open_ = next(one for one in each if len(one.lost))
-    said = " ".join(_not_estimable(posed, open_))
-    said = said or "The effects of some unknowns cannot be distinguished."
+    sentences = " ".join(_not_estimable(posed, open_))
+    sentences = sentences or "The effects of some unknowns cannot be distinguished."
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
@@ -240,7 +231,7 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     )
     return (
         f"igpe found no plan that determines all unknowns of the criterion {kind}: the information "
-        f"matrix of the best plan is singular. {said} Allow more samples, quantities or "
+        f"matrix of the best plan is singular. {sentences} Allow more samples, quantities or "
         f"conditions, or fix an unknown{remedy}."
     )
 
@@ -282,7 +273,7 @@ def _weights(posed: DesignProblem, best: BestDesign) -> pd.DataFrame:
 
 
 def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
-    """Integrated as any experiment is, not by what the design was found with."""
+    """Predicted trajectories, integrated independently of the search."""
     alone, end = posed.alone(planned), posed.plan.conditions.end
     (experiment,) = alone.experiments
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
@@ -303,7 +294,7 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
 
 
 def _useless(posed: DesignProblem, relative: Sequence[float]) -> Iterator[str]:
-    """What planned experiments do not tell."""
+    """Notes on planned experiments with little information."""
     before, after = relative
     if after > LEAST_GAIN * before:
         yield (
@@ -410,9 +401,9 @@ def design(
     expected = "igpe.planning.DOptimal() or another criterion"
     require(isinstance(criterion, Criterion), "igpe.design", "criterion", criterion, expected)
     if is_labelled(problem):
-        said = labelled_design(problem)
-        problem, existing = said.problem, existing and said.measured
-        parameters, free = parameters or said.parameters, free or said.free
+        labelled = labelled_design(problem)
+        problem, existing = labelled.problem, existing and labelled.measured
+        parameters, free = parameters or labelled.parameters, free or labelled.free
     posed = read_design(
         problem, parameters,  # type: ignore[arg-type]  # what they are not is refused there
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,

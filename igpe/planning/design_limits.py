@@ -254,9 +254,7 @@ def planned_limits(
     count, names = len(plan.choices), list(ivp.unknowns)
     numbers = ca.SX.sym("design", count)
     wide = replace(
-        ivp,
-        unknowns=(*names, *(f"design {i}" for i in range(count))),
-        q=ca.vertcat(ivp.q, numbers),
+        ivp, unknowns=(*names, *(f"design {i}" for i in range(count))), q=ca.vertcat(ivp.q, numbers)
     )
     limits = model_limits(plan.problem, 0, wide, _inputs(plan, numbers))
     if limits is None:

@@ -1,4 +1,4 @@
-"""A design problem made ready: who is unknown, what is known, what may be chosen."""
+"""A prepared design problem: unknowns, prior information, and free settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ class DesignProblem:
 
     @property
     def first(self) -> "DesignProblem":
-        """This one; of rivals' problems the one whose settings hold for all."""
+        """This problem; of several rivals, the one whose settings hold for all."""
         return self
 
     @property
@@ -265,7 +265,7 @@ def _template(problem: Problem, like: str | None) -> Experiment:
 def _unmeasured(
     given: Any, free: Mapping[str, DesignVariable], conditions: Mapping[str, Any]
 ) -> Problem:
-    """The problem of a model without measurements, all that is free amid its bounds."""
+    """Problem of a model without measurements, with free settings in the middle of their bounds."""
     if not isinstance(given, ProblemWithoutData):
         raise ProblemError(
             f"igpe.design got a {type(given).__name__}; expected an igpe.Problem, or "
@@ -341,10 +341,10 @@ def _require_effect(free: Mapping[str, DesignVariable], held: ExperimentConditio
 
 
 def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) -> FloatArray:
-    """To what errors are relative.
+    """Sizes to which errors are relative.
 
     By default the value. One that may be 0 or negative counts as at least a hundredth of its range:
-    near 0 the value says nothing of how exact is exact.
+    near 0 the value is no measure of accuracy.
     """
     require_mapping("sizes", given, "sizes={'k1': 0.5}", ProblemError)
     unknown = [n for n in given if n not in box.names]
@@ -390,7 +390,7 @@ def _conditions(
 
 
 def _sampling(times: Any, template: Experiment) -> Sampling:
-    """What is said of the samples; by default those of the template, with its replicates."""
+    """The requested samples; by default those of the template, with its replicates."""
     if isinstance(times, Sampling):
         return times
     if times is not None:

@@ -70,7 +70,7 @@ class BestDesign(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a plan says of an interrupted search."""
+        """Notes on an interrupted search."""
         return () if self.complete else (INTERRUPTED,)
 
 
@@ -151,7 +151,7 @@ class DesignSearch(Generic[Posed]):
         return (fine if finer.complete else self), finer
 
     def run(self, first: FloatArray | None) -> BestDesign | None:
-        """The best design found, None if all broke down; `first` (n_choices,) is one to try.
+        """Search the best design, also from `first` (n_choices,); None if none can be integrated.
 
         At Ctrl-C the best so far; raises KeyboardInterrupt before there is one.
         """
@@ -176,7 +176,7 @@ class DesignSearch(Generic[Posed]):
                 candidates[best] = self._finished(candidates[best])
         except KeyboardInterrupt:
             complete = False
-            with finishing():  # else the first experiment that a local search would have begun with
+            with finishing():  # without candidates: the first start that can be integrated
                 near = map(self._allowed, begins if not candidates else [])
                 each = (self._sampled(cube, thorough=False) for cube in near)
                 one = next((one for one in each if one is not None), None)
@@ -218,8 +218,8 @@ class DesignSearch(Generic[Posed]):
     def _from_samples(self, cubes: Sequence[FloatArray]) -> list[SampledDesign]:
         """Local searches from those of a pool that are best with samples of their own.
 
-        Only for criteria that are not concave: equal shares of all samples, with which the others
-        begin, tell little of them, as a sample in a bad place is a loss.
+        Only for criteria that are not concave. For these, equal shares of all samples, with which
+        other searches begin, are a poor guide: a sample in a bad place is a loss.
         """
         if self.posed.regularised.criterion.concave:
             return []
@@ -303,7 +303,7 @@ class DesignSearch(Generic[Posed]):
     def _begins(
         self, pool: list[tuple[FloatArray, list[FloatArray]]], *, is_given: bool
     ) -> list[FloatArray]:
-        """Experiments of the pool that tell most together: of all, then of random halves.
+        """Experiments of the pool with most information together: of all, then of random halves.
 
         is_given  whether the first of the pool is what was run before: one search begins with it,
                   so that a design is never worse than a local search from there

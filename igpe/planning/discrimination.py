@@ -1,4 +1,4 @@
-"""The next experiment that tells rival models apart; `rival_design` has the criteria."""
+"""The next experiment that distinguishes rival models; `rival_design` has the criteria."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -38,7 +38,7 @@ from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_rival_plan
 
 POINTS = 200  # of the predicted trajectories
-NOTHING = 1e-6  # of chi squared: predictions that are one
+NOTHING = 1e-6  # of chi squared: below it, predictions are equal
 LEAST_POWER = 0.8  # below it a note says so
 LARGEST_DELTA = 500.0  # of AICc, so that weights stay numbers
 
@@ -99,8 +99,8 @@ class RivalPlan(LaboratoryPlan, Shown):
         power = self.power.reset_index().set_index("right")
         shown: list[Rows] = [frame_rows(self.settings)] if self.bounds else []
         shown.append(frame_rows(power))
-        said = f"{type(self.criterion).__name__}: {self.criterion.meaning}."
-        return shown, [*self._samples, said, *self.notes]
+        sentence = f"{type(self.criterion).__name__}: {self.criterion.meaning}."
+        return shown, [*self._samples, sentence, *self.notes]
 
 
 @session()
@@ -418,7 +418,7 @@ def _course(
 
 
 def _notes(power: pd.DataFrame) -> list[str]:
-    """How likely the wrong models fall, and which pairs stay together."""
+    """Probabilities that wrong models lose their support."""
     weak: Any = power["power"][power["power"] < LEAST_POWER]
     notes = [
         f"If {right} is right, {rival} keeps some support (AICc worse by at most {FAR:g}) with a "

@@ -4,7 +4,7 @@ A criterion judges C (k, k), the covariance of the unknowns of interest, relativ
 by a number Φ that is the larger the better. For D, A and E exp(Φ) is concave and homogeneous in the
 information matrix (Kiefer's information functions; Pukelsheim, Optimal Design of Experiments,
 chapter 5): exp(Φ1 - Φ2) is an efficiency, the share of replicates with which the better experiment
-tells as much. exp(-Φ/2) is a relative standard error: a mean, or the worst.
+is as informative. exp(-Φ/2) is a relative standard error: a mean, or the worst.
 
 The search needs finite criteria also where a design determines too little. It judges
 
@@ -242,8 +242,8 @@ def determined(root: FloatArray) -> Determined:
     half = (split.known.T / split.singular) / norm[:, None]
     covariance = half @ half.T
     lost = split.lost / norm
-    gone = np.sum(split.lost**2, axis=0) > RANK
-    covariance[gone, :] = covariance[:, gone] = np.inf
+    undetermined = np.sum(split.lost**2, axis=0) > RANK
+    covariance[undetermined, :] = covariance[:, undetermined] = np.inf
     return Determined(covariance, lost)
 
 
@@ -281,7 +281,7 @@ class DesignInformation:
         )
 
     def gains(self, weights: FloatArray) -> FloatArray:
-        """dΦ/dweights, of the same shape: what one more of each measurement would tell."""
+        """dΦ/dweights, of the same shape: the gain from one more of each measurement."""
         gained, places = [], self.space.places
         informations = self.informations(weights)
         influence = self.regularised.influence([float(self.regularised(f)) for f in informations])

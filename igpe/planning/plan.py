@@ -180,12 +180,12 @@ class LaboratoryPlan:
         random = np.random.default_rng(seed)
         filled = self.table()
         for e in self.experiments:
-            mine = filled["experiment"] == e.name
+            rows = filled["experiment"] == e.name
             for name in e.measured:
                 value, sigma = (
                     _course(courses, e, name, e.times, c) for c in ("predicted", "sigma")
                 )
-                filled.loc[mine, name] = value + sigma * random.standard_normal(len(value))
+                filled.loc[rows, name] = value + sigma * random.standard_normal(len(value))
         return filled
 
 
@@ -193,8 +193,8 @@ def _course(
     courses: pd.DataFrame, planned: PlannedExperiment, name: str, times: FloatArray, column: str
 ) -> FloatArray:
     """(n_times,) a column of the predicted course of a quantity."""
-    here = courses[(courses["experiment"] == planned.name) & (courses["name"] == name)]
-    return np.asarray(np.interp(times, here["time"], here[column]))
+    rows = courses[(courses["experiment"] == planned.name) & (courses["name"] == name)]
+    return np.asarray(np.interp(times, rows["time"], rows[column]))
 
 
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -267,15 +267,15 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     def sentence(self) -> str:
         """State the criterion before and after the plan, and what is proved about the samples."""
         ends = [number(v) if v > 1 else f"{100 * v:.3g} %" for v in (self.before, self.after)]
-        said = (
+        text = (
             f"{type(self.criterion).__name__}: {self.criterion.meaning}, {ends[0]} before, "
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} igpe has no proof of how close these samples are to the best choice."
+            return f"{text} igpe has no proof of how close these samples are to the best choice."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
-            f"{said} With these settings, no other allowed choice of samples is "
+            f"{text} With these settings, no other allowed choice of samples is "
             f"better{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
         )
 

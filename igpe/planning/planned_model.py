@@ -128,7 +128,7 @@ def sensitivity_problem(
 
 
 class PredictedOutputs(NamedTuple):
-    """What an experiment would give.
+    """Predicted outputs of an experiment.
 
     value  (n_times, n_measured);  sensitivities: (n_times, n_measured, n), as `sensitivity_problem`
     sigma  (n_times, n_measured) standard deviations of measurements
@@ -194,7 +194,7 @@ class PlannedSensitivities:
         pairs = zip(self.noise, h.T, strict=False)
         given = [n.deviation(y) if isinstance(n, NoiseModel) else np.ones_like(y) for n, y in pairs]
         sigma = np.stack(given, axis=1)
-        sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
+        sigma = np.where(sigma > 0, sigma, np.inf)  # a value that is exactly 0 has no information
         model = h[:, self.deviation]
         sigma = np.where(self.estimated, np.where(model > 0, model, np.nan), sigma)
         return PredictedOutputs(h, s, sigma)
@@ -244,7 +244,7 @@ class PlannedModel:
     free      name -> what may be chosen;  conditions: all else
     choices   the numbers to choose
     sources   unknown of `problem`, not chosen -> the full problem's that it is, or resembles
-    shared    unknowns of the full problem that it tells of
+    shared    unknowns of the full problem on which it has information
     own       those of `problem` that each planned experiment has for itself
     """
 

@@ -15,7 +15,7 @@ its samples are chosen with the same proof, and the traces of the two criteria, 
 uncertainty and not at differences, are left out of the search.
 
 Where j is not linear between its predictions and those of i, its fit becomes worse by another
-number: of two inhibition types by 9, not by 50. A plan tells this number: `RefittedRival`.
+number: of two inhibition types by 9, not by 50. A plan reports this number: `RefittedRival`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -198,13 +198,13 @@ class PairRows:
 
 
 def variance_of(posed: DesignProblem) -> float:
-    """The variance of a measurement of weight 1, as the existing experiments tell it."""
+    """The variance of a measurement of weight 1, estimated from the existing experiments."""
     return posed.existing.at(posed.values, posed.sizes).variance
 
 
 @dataclass(frozen=True)
 class RivalDesign:
-    """What `DesignSearch` needs to tell rivals apart; its scenarios are pairs.
+    """What `DesignSearch` needs to distinguish rivals; its scenarios are pairs.
 
     posed  rival -> its design problem, all with the same choices;  pairs: those that count
     """

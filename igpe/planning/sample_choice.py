@@ -264,7 +264,7 @@ def sets_of_quantities(count: int, at_most: int | None) -> tuple[BoolArray, ...]
 def choose(
     gained: DesignInformation, allowed: SamplingRules, *, thorough: bool = True
 ) -> SampleChoice:
-    """The best samples found, with a bound on what any others could tell.
+    """The best samples, with an upper bound on the criterion of all allowed ones.
 
     thorough  whether exchanges start from random choices as well
     """

@@ -1,15 +1,15 @@
 """Whether one rival can reproduce all outputs of another with other parameters.
 
 Where a model's outputs are among those of the other, no measurement of these quantities under these
-conditions tells them apart, however exact it is. That they are not is proved by algebra where
-`has_no_match` can; else `reproduces` fits one model to outputs of the other without errors, at
+conditions distinguishes them, however exact it is. `has_no_match` proves by algebra that they are
+not, where it can; else `reproduces` fits one model to outputs of the other without errors, at
 several points. That is a test at points, not a proof.
 
 The algebra: at a random point of one model's unknowns, modulo a prime, the coefficients of its
 outputs at the start are known numbers. That another model has the same ones are polynomial
 equations in its own unknowns. If these have no solution, not even a complex one, the other model
 gives the first one's outputs for no values of its unknowns, for nearly all values of the first
-one's: the two can be told apart by perfect measurements. With solutions nothing is proved, as they
+one's: perfect measurements distinguish the two. With solutions nothing is proved, as they
 may be complex, out of bounds, or end at a coefficient that was not computed.
 """
 
@@ -199,11 +199,7 @@ def _points(problem: Problem, values: Mapping[str, float], seed: int) -> list[di
 
 
 def _reproduced(
-    rival: Problem,
-    own: Mapping[str, float],
-    right: Problem,
-    values: Mapping[str, float],
-    seed: int,
+    rival: Problem, own: Mapping[str, float], right: Problem, values: Mapping[str, float], seed: int
 ) -> bool:
     """Whether a fit ends at the same outputs."""
     target, ranges = _outputs(right, values)

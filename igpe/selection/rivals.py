@@ -130,11 +130,11 @@ def left_out(problem: Problem, result: Result) -> dict[str, Any]:
 
 def _is_open(others: Problem, left: Problem, parameters: Mapping[str, float]) -> bool:
     """Whether a prediction depends on what a fit to the other experiments does not determine."""
-    at, there = (Residuals(p, Automatic())(p.box.vector(parameters)) for p in (others, left))
-    if at is None or there is None:
+    at, left_out = (Residuals(p, Automatic())(p.box.vector(parameters)) for p in (others, left))
+    if at is None or left_out is None:
         return True
-    change = np.zeros((len(there.residual), len(others.box)))
-    change[:, [others.box.names.index(n) for n in left.box.names]] = there.jacobian
+    change = np.zeros((len(left_out.residual), len(others.box)))
+    change[:, [others.box.names.index(n) for n in left.box.names]] = left_out.jacobian
     held = on_bounds(others.box.vector(parameters), at, others.box)
     return not np.isfinite(root(at.jacobian, held).error(change)).all()
 
@@ -325,8 +325,8 @@ def rivals(
     job = RivalJob(dict(problems), settings, seed, certify, cross_validation)
     rows, failures = _gathered(job, backend, tell)
     if not rows:
-        said = " ".join(f"{n}: {why}" for n, why in failures.items())
-        raise EstimationFailed(f"None of the rivals could be fitted. {said}", Status.RAISED)
+        reasons = " ".join(f"{n}: {why}" for n, why in failures.items())
+        raise EstimationFailed(f"None of the rivals could be fitted. {reasons}", Status.RAISED)
     complete = len(rows) + len(failures) == len(problems)
     results = {n: Result.from_dict(rows[n]["result"]) for n in problems if n in rows}
     with finishing():
@@ -345,8 +345,8 @@ def rivals(
     failed = pd.DataFrame({"status": Status.RAISED.name}, index=list(failures))
     every = pd.concat([table, failed]).reindex(columns=COLUMNS).rename_axis("rival")
     comparisons = pd.DataFrame(pairs, columns=BEHAVIOUR)
-    made = Rivals(every, results, comparisons, failures, dict(problems), complete)
-    return replace(made, notes=(*_lines(made), *notes))
+    ranking = Rivals(every, results, comparisons, failures, dict(problems), complete)
+    return replace(ranking, notes=(*_lines(ranking), *notes))
 
 
 def _gathered(
@@ -466,7 +466,7 @@ def _prediction_error(
 
 
 def _undecided(table: pd.DataFrame) -> list[str]:
-    """Rivals whose measurements do not tell them from the first; the rows are fitted ones."""
+    """Rivals that the measurements do not distinguish from the first; all rows are fits."""
     near = {str(n) for n in table.index[1:] if table["delta"][n] < CLOSE}
     best = table.iloc[0]
     if best["within"] and best["p"] >= CHANCE:
@@ -475,7 +475,7 @@ def _undecided(table: pd.DataFrame) -> list[str]:
 
 
 def _lines(rivals: Rivals) -> Iterator[str]:
-    """Sentences on what was fitted, and on rivals that nothing or not much tells apart."""
+    """Sentences on the fits, and on rivals that are hard or impossible to distinguish."""
     if not rivals.complete:
         yield f"Interrupted: {len(rivals.results)} of {len(rivals.problems)} rivals were fitted."
     for name, why in rivals.failures.items():

@@ -162,8 +162,8 @@ class IpoptMonitor(ca.Callback):
         return [float(bool(self.ended) or late or stopped())]
 
     def _there(self, known: KnownOptimum, x: FloatArray, f: float, g: FloatArray) -> bool:
-        there = (x * self.scaled.variables)[: len(known.values)]
-        if (abs(there - known.values) > known.reach).any():
+        point = (x * self.scaled.variables)[: len(known.values)]
+        if (abs(point - known.values) > known.reach).any():
             return False
         if abs(f * self.scaled.objective - known.objective) > known.objective_reach:
             return False

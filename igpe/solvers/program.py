@@ -182,7 +182,7 @@ WORDS = (
         Status.INTERRUPTED,
     ),
 )
-"""In the message at a limit, and what it was."""
+"""Text in the message at a limit, and which limit it was."""
 ALMOST = 0.9  # of the time limit: a program that stops later on a limit it does not name used it up
 OUTSIDE = 1e-5  # by which a point may lie outside bounds, relative to those above 1
 VIOLATED = 1e-3  # the same for constraints

@@ -55,7 +55,7 @@ LOG = logging.getLogger(__name__)
 Report: TypeAlias = Callable[[str], None]
 
 Workers: TypeAlias = Executor | int | None
-"""Where work is done: here (None), in so many processes of our own, or by an executor."""
+"""Where work is done: here (None), in a number of own processes, or by an executor."""
 
 AHEAD = 4  # tasks for each worker: one is done, others wait (a cluster takes its time)
 UNKNOWN = 64  # workers of an executor that does not say how many it has
@@ -209,7 +209,7 @@ def _size(executor: Any) -> int:
             return 0
         try:
             threads = client.sync(client.scheduler.ncores, workers=None, callback_timeout=AGAIN)
-        except Exception:  # whatever it is, nobody can be asked to work
+        except Exception:  # any failure means that there is no worker
             return 0
         return int(sum(threads.values()))
     return int(getattr(executor, "_max_workers", None) or UNKNOWN)
@@ -327,7 +327,7 @@ EXECUTOR = Rule(lambda v: not is_count(v) or v != 0, "one or more processes, or 
 class Backend(Checked):
     """Where and how items are done.
 
-    executor  None: here; a number: so many processes of our own; or an executor
+    executor  None: here; a number of own processes; or an executor
     store     file in which finished items are kept, and not done again
     timeout   s for each item; what takes longer is ended and recorded
     chunk     items of one task of an executor

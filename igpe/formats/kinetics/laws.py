@@ -70,7 +70,7 @@ def read_equation(text: str) -> Equation:
 
     Coefficients are numbers (2, 0.5, 1/2) before a name; names are letters, digits, underscores.
 
-    raises ModelError if there is not one arrow, or a term that is no species
+    raises ModelError unless the text has one arrow and each term is a species
     """
     if not isinstance(text, str):
         raise ModelError(
@@ -280,12 +280,12 @@ class MassAction(RateLaw):
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         forward = value(self.forward, m, t)
-        there = forward * _product(c, self._orders(equation))
+        forwards = forward * _product(c, self._orders(equation))
         if self.backward is not None:
-            return there - value(self.backward, m, t) * _product(c, equation.right)
+            return forwards - value(self.backward, m, t) * _product(c, equation.right)
         if self.equilibrium is not None:
-            return there - forward / value(self.equilibrium, m, t) * _product(c, equation.right)
-        return there
+            return forwards - forward / value(self.equilibrium, m, t) * _product(c, equation.right)
+        return forwards
 
     def _orders(self, equation: Equation) -> dict[str, Fraction | float]:
         return {**equation.left, **self.orders}
@@ -504,7 +504,7 @@ class Law:
 
 
 def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> tuple[Law, ...]:
-    """As many independent laws as there are, simple ones first."""
+    """All independent conservation laws, simple ones first."""
     columns = [e.net for e in equations]
     matrix = [[c.get(s, Fraction(0)) for c in columns] for s in species]
     simple = sorted(_without_signs(matrix), key=lambda r: (sum(map(bool, r)), sum(r)))
@@ -514,7 +514,7 @@ def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> 
 
 
 def laws_for(species: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
-    """As many laws as species, from which these follow; raises ModelError without them."""
+    """As many laws as species, which determine the species; raises ModelError without them."""
     parts = [[Fraction(law.coefficients.get(s, 0)) for s in species] for law in laws]
     chosen = _independent(parts)
     if len(chosen) < len(set(species)):

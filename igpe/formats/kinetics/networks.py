@@ -118,9 +118,9 @@ def _is_connected(some: Sequence[Reaction]) -> bool:
 
 def _can_run(some: Sequence[Reaction], present: Sequence[str]) -> bool:
     """Whether every reaction finds its reactants, one after the other."""
-    there, left = set(present), list(some)
-    while ready := [r for r in left if _starts(r, there)]:
-        there |= {s for r in ready for s in r.equation.species}
+    available, left = set(present), list(some)
+    while ready := [r for r in left if _starts(r, available)]:
+        available |= {s for r in ready for s in r.equation.species}
         left = [r for r in left if r not in ready]
     return not left
 

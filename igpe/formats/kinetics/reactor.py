@@ -307,9 +307,9 @@ class Reactor:
         runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
         given = [t for run in runs for t in self._temperatures(run)]
         if not given or min(given) < COLDEST:
-            said = f"temperatures T from {min(given):g} K" if given else "no temperature T"
+            data = f"temperatures T from {min(given):g} K" if given else "no temperature T"
             raise ModelError(
-                f"igpe cannot choose a reference temperature: the experiments have {said}. Give T "
+                f"igpe cannot choose a reference temperature: the experiments have {data}. Give T "
                 f"in kelvin (at least {COLDEST:g}) as a measurement, an input or a start value; "
                 "alternatively, pass reference=350.0 to the reactor."
             )

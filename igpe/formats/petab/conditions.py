@@ -285,7 +285,7 @@ class Conditions:
             ) from None
 
     def _course(self, each: Sequence[Any], period: Any) -> Any:
-        """The same of what holds between events, where the time has passed the start."""
+        """`_chosen` for formulas between events; conditions on past times are decided."""
         before = each[:1] if self.timeline.is_steady else ()
         after = (_decided(e, self.timeline.start) for e in each[len(before) :])
         return self._chosen((*before, *after), period)
@@ -358,7 +358,7 @@ class Conditions:
         return self._before(read, rules) if self.timeline.is_steady else read
 
     def _before(self, read: EventReading, rules: Mapping[str, Any]) -> EventReading:
-        """An event of the model with what it is before a steady-state start."""
+        """The event with its trigger and values before a steady-state start."""
         event, sympy = read.event, library("sympy")
 
         def first(expression: Any) -> Any:
@@ -383,7 +383,7 @@ class Conditions:
         return read._replace(before=trigger, sets=sets)
 
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
-        """What an expression of an event means in all periods after a steady-state start."""
+        """Value of an event's expression in all periods after a steady-state start."""
         periods = self.over_time(expression)[1 if self.timeline.is_steady else 0 :]
         first, *others = (flat(e, rules) for e in periods)
         if any(e != first for e in others):
@@ -440,7 +440,7 @@ def with_kinds(models: Mapping[str, ConditionModel]) -> dict[str, ConditionModel
 
 
 def _decided(expression: Any, start: float) -> Any:
-    """With what conditions on the time alone are after the start, where that is known."""
+    """Replace conditions on the time alone by their value after the start, where it is known."""
     swaps = {}
     for atom in comparisons(expression):
         crossing = _crossing(atom)

@@ -187,12 +187,12 @@ def _beside_kinks(
     problem: Problem, scale: _Scale, x: FloatArray, sizes: FloatArray
 ) -> tuple[BoolArray, FloatArray]:
     """(n,) which unknowns are where their priors have kinks, and sizes that reach no kink."""
-    on, there = np.zeros(len(x), dtype=bool), np.full(len(x), np.inf)
+    on, kinks = np.zeros(len(x), dtype=bool), np.full(len(x), np.inf)
     for name, prior in problem.other_priors.items():
         i = problem.box.names.index(name)
         on[i] = prior.is_on_kink(x[i])
-        there[i] = prior.mean if prior.has_kink and not on[i] else np.inf
-    return on, np.minimum(sizes, np.abs(scale.there(there) - scale.there(x)) / (3 * STEP))
+        kinks[i] = prior.mean if prior.has_kink and not on[i] else np.inf
+    return on, np.minimum(sizes, np.abs(scale.there(kinks) - scale.there(x)) / (3 * STEP))
 
 
 def _information(
@@ -207,9 +207,9 @@ def _information(
     q, information = scale.there(x), np.zeros((len(x), len(x)))
 
     def derivatives(move: FloatArray) -> tuple[FloatArray, FloatArray]:
-        there = q.copy()
-        there[free] += move
-        p = scale.home(there)
+        moved = q.copy()
+        moved[free] += move
+        p = scale.home(moved)
         at = prepared.residuals(p)
         if at is None:
             raise EstimationFailed(
@@ -239,8 +239,8 @@ def _errors(
 ) -> tuple[FloatArray, npt.NDArray[np.str_]]:
     """(n,) errors on the scales, and remarks on unknowns that are not held.
 
-    The errors are infinite where bounds tell more than the measurements, and NaN where held or
-    where the objective falls.
+    The errors are infinite where bounds are narrower than the errors, and NaN for held unknowns and
+    where the objective decreases.
     """
     own = np.abs(np.diag(information))
     out = held | (own * width**2 <= 1)  # alone it would be less sure than its bounds
@@ -334,7 +334,7 @@ def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
 
 
 def _text(value: Any) -> str:
-    """Every digit of a number; nothing where it is not defined."""
+    """All digits of a number; an empty text if it is not finite."""
     if isinstance(value, str):
         return value
     return repr(float(value)) if np.isfinite(value) else ""

@@ -55,7 +55,7 @@ def library(name: str, missing: str = MISSING) -> ModuleType:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the deprecation warnings that these libraries get from theirs."""
+    """Suppress warnings, such as those about what these libraries use of others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -131,7 +131,7 @@ def _sympified(text: Any, *, evaluate: bool) -> Any:
 
 
 def plain(expression: Any) -> Any:
-    """The expression with symbols that are their names, whatever was assumed of them."""
+    """The expression with plain symbols, without SymPy's assumptions about them."""
     expression = library("sympy").sympify(expression)
     return expression.xreplace({
         s: symbol(TIME if type(s).__name__ == "TimeSymbol" else s.name)
@@ -202,7 +202,7 @@ def _size(kind: str, sizes: list[float | None]) -> float | None:
             value = math.gamma(known[0] + 1) if 0 <= known[0] <= LAST_FACTORIAL else math.inf
         elif kind in NUMERIC:
             value = float(NUMERIC[kind](*known))
-        else:  # of all else the sum will do: no other function is larger than what it is of
+        else:  # no other function exceeds the sum of its arguments
             value = math.fsum(known)
     except ValueError:  # no real number
         return None
@@ -333,8 +333,8 @@ def boolean(condition: Any) -> Any:
     if kind == "Piecewise":
         result, rest = sympy.false, sympy.true
         for value, case in condition.args:
-            mine = sympy.And(rest, boolean(case))
-            result = sympy.Or(result, sympy.And(mine, boolean(value)))
+            current = sympy.And(rest, boolean(case))
+            result = sympy.Or(result, sympy.And(current, boolean(value)))
             rest = sympy.And(rest, sympy.Not(boolean(case)))
         return result
     if kind == "Xor":
@@ -377,7 +377,7 @@ def _chosen(condition: Any, then: Any, otherwise: Any, leaves: Callable[[str], A
 MOST_YAML, MOST_TABLE, MOST_MODEL = 2**20, 50 * 2**20, 50 * 2**20  # bytes
 DEEPEST_YAML, DEEPEST_XML = 20, 200  # levels
 MOST_EVENTS = 20_000  # of YAML: names and brackets
-MOST_ALIASES = 10  # each may double what it stands for
+MOST_ALIASES = 10  # each may double the size of the content
 MOST_CALLS = 10**6  # nodes of functions, once their calls are written out
 MOST_FORMULA = 20_000  # letters
 HUGE = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)[eE][-+]?\d{4,}|\d{400}")
@@ -410,7 +410,7 @@ def petab_config(path: Path) -> dict[str, Any]:
 
 
 def _require_flat(events: Any, path: Path) -> None:
-    """Few entries, none nested deeply, and hardly any that stand for others."""
+    """Raise DataError for many entries, deep nesting or many aliases."""
     depth = aliases = 0
     for count, event in enumerate(events):
         kind = type(event).__name__
@@ -424,7 +424,7 @@ def _require_flat(events: Any, path: Path) -> None:
 
 
 def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every text with the last key above it, which says what it is."""
+    """All names of files, each with its key in the YAML file."""
     if isinstance(part, Mapping):
         language = part.get("language", "sbml")
         if language != "sbml":
@@ -474,7 +474,7 @@ def _require_tabs(file: Path, head: bytes) -> None:
 
 
 def _require_table(file: Path) -> None:
-    """A table of moderate size whose formulas are; what is no formula is left to PEtab."""
+    """Raise DataError for a table that is too large, or has a formula that is."""
     content = read(file, MOST_TABLE)
     head = content.partition(b"\n")[0]
     _require_tabs(file, head)
@@ -502,7 +502,7 @@ def _require_table(file: Path) -> None:
 
 
 def _require_xml(file: Path) -> None:
-    """An XML file that is nested as models are, and defines no entities: libSBML would crash."""
+    """Raise DataError for deep nesting and for entities, at which libSBML would crash."""
     depth = 0
 
     def step(down: int) -> None:

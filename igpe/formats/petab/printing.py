@@ -54,19 +54,19 @@ class SbmlModel:
         element.setMath(math)
 
     def _parameter(self, identifier: str, name: str, *, constant: bool) -> Any:
-        made = self.model.createParameter()
-        made.setId(identifier)
-        made.setConstant(constant)
+        parameter = self.model.createParameter()
+        parameter.setId(identifier)
+        parameter.setConstant(constant)
         if name != identifier:
-            made.setName(name)
-        return made
+            parameter.setName(name)
+        return parameter
 
     def constant(self, identifier: str, value: float, *, name: str) -> None:
-        """What keeps its value, unless conditions set it."""
+        """Add a constant; conditions may set it."""
         self._parameter(identifier, name, constant=True).setValue(float(value))
 
     def initial(self, identifier: str, formula: str, *, name: str) -> None:
-        """A constant that is a number, or computed at the start."""
+        """Add a constant that is a number, or is computed at the start."""
         try:
             self.constant(identifier, float(formula), name=name)
         except ValueError:
@@ -74,39 +74,39 @@ class SbmlModel:
             self._initial(identifier, formula)
 
     def _initial(self, identifier: str, formula: str) -> None:
-        made = self.model.createInitialAssignment()
-        made.setSymbol(identifier)
-        self._math(made, formula)
+        assignment = self.model.createInitialAssignment()
+        assignment.setSymbol(identifier)
+        self._math(assignment, formula)
 
     def state(self, identifier: str, start: str, rate: str, *, name: str) -> None:
-        """What has a slope."""
+        """Add a state with its start value and its rate."""
         self._parameter(identifier, name, constant=False)
         self._initial(identifier, start)
-        made = self.model.createRateRule()
-        made.setVariable(identifier)
-        self._math(made, rate)
+        rule = self.model.createRateRule()
+        rule.setVariable(identifier)
+        self._math(rule, rate)
 
     def rule(self, identifier: str, formula: str, *, name: str) -> None:
-        """What follows a formula at every time."""
+        """Add a quantity that a formula gives at every time."""
         self._parameter(identifier, name, constant=False)
-        made = self.model.createAssignmentRule()
-        made.setVariable(identifier)
-        self._math(made, formula)
+        rule = self.model.createAssignmentRule()
+        rule.setVariable(identifier)
+        self._math(rule, formula)
 
     def event(self, identifier: str, event: ModelEvent) -> None:
-        """A jump of states."""
-        made = self.model.createEvent()
-        made.setId(identifier)
-        made.setUseValuesFromTriggerTime(False)
-        trigger = made.createTrigger()
+        """Add an event."""
+        created = self.model.createEvent()
+        created.setId(identifier)
+        created.setUseValuesFromTriggerTime(False)
+        trigger = created.createTrigger()
         trigger.setInitialValue(not event.at_start)
         trigger.setPersistent(True)
         self._math(trigger, event.trigger)
         if event.delay != "0":
-            self._math(made.createDelay(), event.delay)
-        self._math(made.createPriority(), str(event.priority))
+            self._math(created.createDelay(), event.delay)
+        self._math(created.createPriority(), str(event.priority))
         for state, value in event.sets:
-            assignment = made.createEventAssignment()
+            assignment = created.createEventAssignment()
             assignment.setVariable(state)
             self._math(assignment, value)
 
@@ -277,14 +277,14 @@ def texts(expressions: Any, symbols: Sequence[Any], names: Sequence[Sequence[str
         )
 
     def apply(name: str, operands: list[Text]) -> Text:
-        made = RULES[name](*operands)
-        if len(made.text) > LONGEST:
+        formula = RULES[name](*operands)
+        if len(formula.text) > LONGEST:
             raise ModelError(
                 f"A formula is longer than {LONGEST} characters after substitution of the "
                 "algebraic variables. Make the equations of these variables shorter, or turn some "
                 "of them into states."
             )
-        return made
+        return formula
 
     nodes = graph.evaluate(lambda i, j: Text(names[i][j]), _constant, apply)
     return [one.number.text for one in nodes]

@@ -127,7 +127,7 @@ def _read(path: Path) -> Problem:
 
 
 def _at_rest(tables: Tables) -> Tables:
-    """Measurements at time infinity as such of experiments that begin at rest."""
+    """Move measurements at time infinity into experiments that start at steady state."""
     times = tables.measurements["time"].astype(float)
     if not (times == np.inf).any():
         return tables
@@ -214,7 +214,7 @@ class MeasurementRow(NamedTuple):
 
 
 def _column(reader: "_MeasurementReader", observable: str, count: int, taken: Set[str]) -> str:
-    """The name of what is measured; the count of one observable's formulas tells them apart."""
+    """Column name of an observable; it ends in a number if there are several columns."""
     scale = reader.scale(observable)
     name = f"{scale}_{observable}" if scale in LOGARITHMS else observable
     name = name if count == 1 else f"{name}__{count}"
@@ -308,7 +308,7 @@ class _MeasurementReader:
         self._scales = {n: "lin" if pd.isna(v) or not v else str(v) for n, v in given.items()}
 
     def scale(self, observable: str) -> str:
-        """On which scale it is compared."""
+        """Scale on which an observable is compared."""
         return self._scales[observable]
 
     def row(self, record: Mapping[Any, Any]) -> MeasurementRow:

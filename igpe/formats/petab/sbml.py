@@ -4,7 +4,7 @@ A species stands for its concentration, or for its amount where it has only subs
 
     d(amount)/dt = sum of stoichiometry * rate over reactions,  concentration = amount / compartment
 
-Where a compartment's size changes amounts stay as they are, so that concentrations change.
+If the size of a compartment changes, amounts stay constant and concentrations change.
 Parameters, compartments and species that events change are states whose rate is 0.
 """
 
@@ -327,7 +327,7 @@ class _Reader:
 
 
 def _with_avogadro(node: Any) -> Any:
-    """The formula with the number of Avogadro as a number, whatever it is called there."""
+    """The formula with Avogadro's constant as a number."""
     sbml = library("libsbml")
     copy = node.deepCopy()
     todo = [copy]
@@ -376,8 +376,11 @@ def _remembered(
         noting = event._replace(sets=noted, delay=number(0), keeps=True, persists=True)
         remembering += [noting, event._replace(sets=sets, keeps=False, persists=True)]
         if not event.persists:
-            off, gone = sympy.Not(boolean(event.trigger)), {since: symbol(TIME) - event.delay - 1}
-            remembering.append(noting._replace(trigger=off, sets=gone, at_start=False))
+            off, expired = (
+                sympy.Not(boolean(event.trigger)),
+                {since: symbol(TIME) - event.delay - 1},
+            )
+            remembering.append(noting._replace(trigger=off, sets=expired, at_start=False))
     return tuple(remembering), memory
 
 
@@ -444,7 +447,7 @@ class EventReading(NamedTuple):
 
     @property
     def formulas(self) -> tuple[Any, ...]:
-        """All that may ask for the period."""
+        """Formulas that may contain the period."""
         own = () if self.before in (None, self.trigger) else (self.period,)
         return (*own, *self.sets.values(), self.trigger)
 
@@ -455,14 +458,14 @@ class EventReading(NamedTuple):
 
     @property
     def time(self) -> Any | None:
-        """When it happens, if it happens once at a time that parameters give; None otherwise."""
+        """Time of an event that happens once, in terms of parameters; None for other events."""
         clock = [_since(part) for part in _parts(self.trigger)]
         if not clock or any(since is None for since in clock):
             return None
         return clock[0] if len(clock) == 1 else None
 
     def igpe(self, sets: Mapping[str, Any]) -> Event | None:
-        """As an event of igpe; None where it never happens."""
+        """Convert to an event of igpe; None if the event never happens."""
         rules = {n: FormulaRule(e) for n, e in sets.items()}
         common: dict[str, Any] = {
             "set": rules, "delay": FormulaRule(self.delay), "priority": self.priority,
@@ -482,7 +485,7 @@ class EventReading(NamedTuple):
         time = self.time
         if time is not None and time.is_number:
             at = float(time) if _is_closed(self.trigger) else just_after(float(time))
-            common = {**common, "measured": "after"}  # the time itself tells < from <=
+            common = {**common, "measured": "after"}  # `at` distinguishes < from <=
             happens = at > self.start or self.at_start
             return Event(at=max(at, self.start), **common) if happens else None
         if time is not None and not self.event.at_start:
@@ -521,7 +524,7 @@ def _parts(trigger: Any) -> Sequence[Any]:
 
 
 def _since(atom: Any) -> Any | None:
-    """From when on a comparison of the time alone is true."""
+    """Time from which a comparison of the time alone is true; None for others."""
     if getattr(atom, "rel_op", "") not in ("<", "<=", ">", ">=") or TIME not in names_in(atom):
         return None
     slope, zero = linear_in_time(atom.gts - atom.lts) or (0, None)
@@ -529,7 +532,7 @@ def _since(atom: Any) -> Any | None:
 
 
 def _gap(trigger: Any, event: SbmlEvent) -> Any:
-    """What is positive where the trigger is true."""
+    """Expression that is positive where the trigger is true."""
     sympy, kind = library("sympy"), type(trigger).__name__
     if trigger in (sympy.true, sympy.false):
         return number(1 if trigger else -1)

@@ -99,8 +99,8 @@ def _estimated(
 ) -> RivalModel:
     """A model estimated; its likelihood and parameters are put into the library's model."""
     with quiet():
-        made = model.to_petab(output_path=folder)
-    problem = read_petab(made[select.constants.PETAB_YAML])
+        files = model.to_petab(output_path=folder)
+    problem = read_petab(files[select.constants.PETAB_YAML])
     result, value, compared, failed = None, np.inf, None, ""
     try:
         result = estimate(problem)
@@ -108,7 +108,7 @@ def _estimated(
     except EstimationFailed as error:
         failed = str(error)
     parameters = {} if result is None else {n: float(v) for n, v in result.parameters.items()}
-    few = len(made[select.constants.PETAB_PROBLEM].measurement_df) <= len(parameters) + 1
+    few = len(files[select.constants.PETAB_PROBLEM].measurement_df) <= len(parameters) + 1
     if np.isfinite(value) and not (criterion.value == "AICc" and few):
         model.set_criterion(select.constants.Criterion.NLLH, value)
         model.set_estimated_parameters(parameters)

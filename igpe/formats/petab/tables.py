@@ -5,7 +5,7 @@ log-normal distribution is a logarithm that is compared. Version 2 has no parame
 parameters whose bounds are decades apart are searched in logarithms.
 
 Messages say what is wrong in them, where PEtab's own check is silent or unclear. For these the
-tables are read as text: what libraries make of them may not tell any more.
+tables are read as text, as the libraries' tables no longer show the mistakes.
 """
 
 import logging
@@ -22,7 +22,7 @@ from pandas.api.types import is_numeric_dtype
 
 from igpe.core.errors import DataError
 from igpe.core.files import read
-from igpe.formats.petab.conditions import Period, Timeline
+from igpe.formats.petab.conditions import Period, Timeline, free_name
 from igpe.formats.petab.formulas import (
     cells,
     inserted,
@@ -123,11 +123,8 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
     timelines = []
     for (first, name), timeline in names.items():
         own = Period(0.0, _given(petab.condition_df, name))
-        if first:
-            earlier = Period(-np.inf, _given(petab.condition_df, first))
-            timelines.append(Timeline(timeline, (earlier, own), resets=True))
-        else:
-            timelines.append(Timeline(timeline, (own,)))
+        earlier = [Period(-np.inf, _given(petab.condition_df, first))] if first else []
+        timelines.append(Timeline(timeline, (*earlier, own), resets=bool(first)))
     return Tables(
         petab.model.sbml_document,
         tuple(timelines),
@@ -152,12 +149,12 @@ def _require_checked(petab: Any, path: Path, config: Mapping[str, Any]) -> None:
             failed = True
             messages.append(str(error).rstrip("."))
     if failed:
-        said = [m for m in messages if not m.startswith("Not OK")]
-        _refuse(said or _errors_of(petab.model.sbml_document), path, config)
+        reports = [m for m in messages if not m.startswith("Not OK")]
+        _refuse(reports or _errors_of(petab.model.sbml_document), path, config)
 
 
 def _errors_of(document: Any) -> Iterator[str]:
-    """What libSBML found wrong when it read the model, of which PEtab's check says nothing."""
+    """Errors of the model that libSBML reports and PEtab's check omits."""
     for error in map(document.getError, range(document.getNumErrors())):
         if error.getSeverity() >= library("libsbml").LIBSBML_SEV_ERROR:
             yield f"libSBML, line {error.getLine()} of the model: {error.getMessage()}"
@@ -196,7 +193,7 @@ def _brief(petab: Any) -> Any:
 
 @contextmanager
 def _heard(logger: logging.Logger) -> Iterator[list[str]]:
-    """The errors that a logger is given meanwhile, which it does not hand on."""
+    """Collect the errors that a logger receives in the block; it does not pass them on."""
     messages: list[str] = []
     listener = logging.Handler(logging.ERROR)
     listener.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
@@ -210,7 +207,7 @@ def _heard(logger: logging.Logger) -> Iterator[list[str]]:
 
 
 def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> None:
-    """Raise what PEtab's own check finds wrong as one error."""
+    """Raise all messages of PEtab's check as one DataError."""
     texts = (_ARRAY.sub(r"\1", m) for m in messages)
     plain = (_SERIES.sub(lambda row: f"(row {int(row[1]) + 1}).", text) for text in texts)
     each = (part for m in plain for part in re.split(r"\s(?=Mismatch of |No placeholders )", m))
@@ -222,29 +219,29 @@ def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> N
     if "Bound" in rows:  # PEtab compares bounds that are missing, too
         kept = [m for m in kept if not m.startswith(REVERSED)] or ["Bounds are missing"]
     kinds = {_ROW.split(m)[0]: m for m in reversed(kept)}  # the first message of each kind
-    said = " ".join(m if m.endswith(".") else f"{m}." for m in reversed(kinds.values()))
-    raise DataError(f"PEtab's check of '{path}' reports: {said} {rows}Correct the files.")
+    report = " ".join(m if m.endswith(".") else f"{m}." for m in reversed(kinds.values()))
+    raise DataError(f"PEtab's check of '{path}' reports: {report} {rows}Correct the files.")
 
 
 def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exception) -> DataError:
-    """What kept PEtab's library from reading the files, without what is only for its makers."""
-    said = str(getattr(error, "message", error))  # of a schema, without the schema
+    """Error for files that PEtab's library cannot read, without internal details."""
+    reason = str(getattr(error, "message", error))  # of a schema, without the schema
     if hasattr(error, "errors"):  # pydantic's
         of = f"in the {getattr(error, 'title', '')} table, "
-        said = of + "; ".join(map(_of_row, error.errors()))
+        reason = of + "; ".join(map(_of_row, error.errors()))
     elif isinstance(error, KeyError) and str(error.args[0]).isidentifier():
-        said = f"there is no column or entry {said}"
+        reason = f"there is no column or entry {reason}"
     elif isinstance(error, KeyError):
-        said = said.strip("'")
-    said = " ".join(said.split()).rstrip(".")
+        reason = reason.strip("'")
+    reason = " ".join(reason.split()).rstrip(".")
     return DataError(
-        f"'{path}' is not a valid PEtab problem of version {version}: {said}. "
+        f"'{path}' is not a valid PEtab problem of version {version}: {reason}. "
         f"{explained(path, config)}Correct the files."
     )
 
 
 def _of_row(error: Mapping[str, Any]) -> str:
-    """What pydantic says of a row, with its name, or of a cell."""
+    """Message of pydantic about a row, with its name, or about a cell."""
     given, place = error["input"], ".".join(map(str, error["loc"]))
     if isinstance(given, Mapping):
         place = next((f"'{v}'" for k, v in given.items() if str(k).endswith("Id")), place)
@@ -255,7 +252,7 @@ def _of_row(error: Mapping[str, Any]) -> str:
 
 
 def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:
-    """What is wrong in tables of version 2 without a clear word of PEtab's check."""
+    """Mistakes in tables of version 2 that PEtab's check does not report clearly."""
     mistakes = []
     for kind in ("observable", "noise"):
         places = {o.id: len(getattr(o, f"{kind}_placeholders")) for o in petab.observables}
@@ -319,9 +316,7 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
     wrong += _overlooked(petab, experiments)
     if wrong:
         _refuse(wrong, path, config)
-    unnamed = UNNAMED
-    while unnamed in experiments:
-        unnamed += "_"
+    unnamed = free_name(UNNAMED, set(experiments))
     written = library("petab.v1.math").petab_math_str
     columns = ["observableId", TIMELINE, "time", "measurement", *PLACEHOLDERS]
     records = [

@@ -29,8 +29,8 @@ from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.noise.sigma import Noise
 from igpe.problem.problem import Problem, takes_problem
 
-UNBOUNDED = 1e14  # bounds as large mean none
-AFTER = 1e-12  # of an experiment's length: an event so late is not yet seen
+UNBOUNDED = 1e14  # larger bounds count as infinite
+AFTER = 1e-12  # of an experiment's length: delay of an event after a measurement
 DEVIATION = (1e-8, 10.0)  # bounds of an unknown standard deviation, of the largest measurement
 FIRST_GUESS = 0.05  # its nominal value
 EQUAL = "sd all"  # the name of one that all quantities share
@@ -63,10 +63,10 @@ def to_petab(
     values = {} if result is None else values_of(problem, result)
     files = _Writer(problem).files(result, values)
     place = Path(folder)
-    there = [n for n in files if (place / n).is_file()]
-    if there and not force:
+    existing = [n for n in files if (place / n).is_file()]
+    if existing and not force:
         raise DataError(
-            f"'{place / there[0]}' already exists. To replace the files of a problem, write "
+            f"'{place / existing[0]}' already exists. To replace the files of a problem, write "
             "force=True (igpe convert --force). Or give another folder."
         )
     place.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def to_petab(
 
 
 def _refuse(problem: Problem) -> None:
-    """Raise Unsupported for what PEtab does not know."""
+    """Raise Unsupported for features that PEtab cannot express."""
     refuse(problem, "igpe.petab", "spectra")
     laws = [n for n, p in problem.priors.items() if isinstance(p, Prior) and p.scale != "lin"]
     box = problem.unknowns
@@ -199,7 +199,7 @@ class _Writer:
         return self.ids(self.problem.unknown_of(parameter, phase.experiment))
 
     def _counting(self, each: Sequence[str], phases: Iterable[int] | None = None) -> str:
-        """The formula of the phase that counts, of one formula for each."""
+        """One formula from those of all phases; the number of the phase selects the branch."""
         cases: dict[str, list[int]] = {}
         for phase, text in zip(range(len(each)) if phases is None else phases, each, strict=True):
             cases.setdefault(text, []).append(phase + 1)
@@ -232,7 +232,7 @@ class _Writer:
     # The model
 
     def _constants(self, model: SbmlModel) -> None:
-        """What does not change within a phase: local parameters, start values."""
+        """Add values that are constant within a phase: local parameters, start values."""
         for name in self.problem.parameters:
             own = [self._unknown(name, phase) for phase in self.phases]
             if own != [self.ids(name)] * len(own):
@@ -408,7 +408,7 @@ class _Writer:
 
     @staticmethod
     def _kind(e: Experiment, name: str) -> str:
-        """How standard deviations of a quantity come about; empty for numbers."""
+        """Kind of a quantity's standard deviations; empty for given numbers."""
         if name in e.error_models:
             return "of predictions"
         if name in e.estimated_sigma:
@@ -416,7 +416,7 @@ class _Writer:
         return "unknown" if not e.sigma_known and not e.estimated_sigma else ""
 
     def _noise(self, phase: _Phase, name: str, formula: str) -> tuple[str, str]:
-        """How standard deviations of a quantity come about, and their formula."""
+        """Kind of a quantity's standard deviations, and their formula."""
         e, kind = phase.experiment, self._kind(phase.experiment, name)
         if kind == "of predictions":
             model: Any = e.error_models[name]
@@ -449,8 +449,8 @@ class _Writer:
         for of, (quantity, largest) in self.deviations.items():
             value = FIRST_GUESS * largest
             if points is not None:
-                mine = points if not quantity else points[points["name"] == quantity]
-                value = float(np.sqrt(np.mean(mine["residual"] ** 2))) or value
+                chosen = points if not quantity else points[points["name"] == quantity]
+                value = float(np.sqrt(np.mean(chosen["residual"] ** 2))) or value
             lower, upper = (share * largest for share in DEVIATION)
             rows.append({**self._row(of, lower, upper, value), "estimate": "true"})
         return rows
@@ -517,7 +517,7 @@ def _stepped(values: Sequence[str], breaks: Sequence[float]) -> str:
 
 
 def _seen(at: float, e: Experiment, *, after: bool) -> float:
-    """When an event happens; a little later where a measurement at its very time sees it not."""
+    """Time of an event; slightly later if a measurement at this time precedes it."""
     return at if after or at not in e.times else at + AFTER * float(e.times[-1] - e.start_time)
 
 

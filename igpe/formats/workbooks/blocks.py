@@ -15,20 +15,6 @@ from typing import NamedTuple, TypeAlias
 from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, CellGrid, Kind
-from igpe.formats.workbooks.words import (
-    DATES,
-    STATISTICS,
-    begins_with,
-    identifier,
-    is_form,
-    is_run,
-    is_time,
-    is_unit,
-    known_unit,
-    speaks_of,
-    split_header,
-    unit_below,
-)
 
 FEW_ROWS = 3  # from which the columns of a table are known
 Row: TypeAlias = Sequence[Cell]
@@ -42,7 +28,7 @@ class SheetTable:
     rows     those that hold values;  breaks: rows that follow an empty one
     above    texts and values above the table that belong to it, row by row
     title    the first text above the table
-    beside   the title alone tells it from tables beside it
+    beside   whether only the title distinguishes it from tables beside it
     turned   the sheet's rows are its columns
     """
 
@@ -92,7 +78,7 @@ def _times_across(rows: Sequence[list[Cell]], r: int) -> list[Cell]:
     row, values, below = rows[r], _values(rows[r]), rows[r + 1]
     if len(values) < 2 or len(_values(below)) < 2 or _first(below).kind is not Kind.TEXT:  # noqa: PLR2004
         return []
-    if _first(row).kind is Kind.TEXT and is_time(_first(row).text):
+    if _first(row).kind is Kind.TEXT and words.is_time(_first(row).text):
         return row
     above = rows[r - 1] if r else [EMPTY] * len(row)
     if any(row[c].kind is not Kind.DURATION or above[c].kind is not Kind.EMPTY for c in values):
@@ -134,9 +120,9 @@ def _below_each_other(grid: CellGrid) -> Iterator[SheetTable]:
             first -= 1
         data, breaks, end = _extent(rows, r)
         if first <= last and not all(_is_condition(rows[k]) for k in data):
-            made = _blocks(grid, (above, first, last), data, breaks)
-            if len(data) > 1 or any(map(is_time, made[0].headers)):
-                yield from made
+            tables = _blocks(grid, (above, first, last), data, breaks)
+            if len(data) > 1 or any(map(words.is_time, tables[0].headers)):
+                yield from tables
                 above = end
         r = max(end, r + 1)
 
@@ -144,8 +130,8 @@ def _below_each_other(grid: CellGrid) -> Iterator[SheetTable]:
 def _is_condition(row: Row) -> bool:
     """Whether a row above a table gives conditions: "T / °C", "40"."""
     first, rest = _first(row), [c for c in row if c.kind is not Kind.EMPTY][1:]
-    is_name = first.kind is Kind.TEXT and bool(split_header(first.text)[1])
-    return is_name and not is_time(first.text) and bool(rest) and rest[0].kind is Kind.NUMBER
+    is_name = first.kind is Kind.TEXT and bool(words.split_header(first.text)[1])
+    return is_name and not words.is_time(first.text) and bool(rest) and rest[0].kind is Kind.NUMBER
 
 
 def _starts(rows: Sequence[Row], r: int) -> bool:
@@ -153,11 +139,11 @@ def _starts(rows: Sequence[Row], r: int) -> bool:
     if len(values) != 1 or r == 0:
         return len(values) > 1
     texts = [rows[r - 1][c].text for c in _texts(rows[r - 1])]
-    return len(texts) > 1 and any(is_time(t) or is_run(t) for t in texts)
+    return len(texts) > 1 and any(words.is_time(t) or words.is_run(t) for t in texts)
 
 
 def _extent(rows: Sequence[Row], first: int) -> tuple[list[int], frozenset[int], int]:
-    """Rows with values, those after an empty row or header, and where the table has ended."""
+    """Rows with values, those after an empty row or header, and the row after the table."""
     data: list[int] = []
     breaks: set[int] = set()
     always = set(_values(rows[first]))  # columns that have had values in all rows
@@ -172,7 +158,7 @@ def _extent(rows: Sequence[Row], first: int) -> tuple[list[int], frozenset[int],
         if not values:
             return data, frozenset(breaks), r
         lost = [c for c in always - values if row[c].kind in (Kind.TEXT, Kind.EMPTY)]
-        is_footer = bool(texts) and begins_with(STATISTICS, row[texts[0]].text)
+        is_footer = bool(texts) and words.begins_with(words.STATISTICS, row[texts[0]].text)
         if lost and (is_footer or (gap and any(row[c].kind is Kind.TEXT for c in lost))):
             after = range(r, len(rows))
             ends = (k for k in after if _is_text_row(rows[k]) or not _values(rows[k]))
@@ -197,7 +183,9 @@ def _blocks(
     rows = grid.rows
     valued = {c for r in data[:FEW_ROWS] for c in _values(rows[r])}
     candidates = [r for r in range(first, last + 1) if not _is_unit_row(rows[r])] or [first]
-    if not any(is_time(c.text) for r in candidates for c in rows[r]):  # "t / min", "A" are units
+    if not any(
+        words.is_time(c.text) for r in candidates for c in rows[r]
+    ):  # "t / min", "A" are units
         candidates += [r for r in range(first, last + 1) if any(map(_is_time_in_unit, rows[r]))]
     header = max(candidates, key=lambda r: (len(valued & set(_texts(rows[r]))), r))
     over = rows[header - 1] if header > first else [EMPTY] * len(rows[header])
@@ -226,14 +214,14 @@ def _blocks(
         own = [rows[r][begin:following] for r in range(first, header)]
         shared = [_for_table(rows[r], starts, begin, following) for r in range(above, first)]
         shared += listed
-        mine = [r for r in data if any(rows[r][c].kind is not Kind.EMPTY for c in part)]
+        filled = [r for r in data if any(rows[r][c].kind is not Kind.EMPTY for c in part)]
         blocks.append(
             SheetTable(
                 grid,
                 tuple(part),
                 tuple(headers[c] for c in part),
                 tuple(units[c] for c in part),
-                tuple(mine),
+                tuple(filled),
                 breaks,
                 tuple(row for row in (*shared, *own) if not _is_empty(row)),
                 over[begin].text if labels else _title(own) or _title(shared),
@@ -244,7 +232,7 @@ def _blocks(
 
 
 def _for_table(row: Row, starts: list[int], begin: int, following: int | None) -> Row:
-    """What a row above tables beside each other says of one: its cells, if each has its own."""
+    """Cells of a row above adjacent tables that belong to one of them."""
     ends = [*starts[1:], len(row)]
     keys = [
         {re.split("[:=]", row[c].text)[0].strip().lower() for c in _texts(row[a:b], a)}
@@ -257,12 +245,14 @@ def _for_table(row: Row, starts: list[int], begin: int, following: int | None) -
 
 
 def _is_time_in_unit(cell: Cell) -> bool:
-    return is_time(cell.text) and split_header(cell.text)[1] != ""
+    return words.is_time(cell.text) and words.split_header(cell.text)[1] != ""
 
 
 def _is_unit_row(row: Row) -> bool:
     texts = [c.text for c in row if c.kind is not Kind.EMPTY]
-    return all(map(is_unit, texts)) and any(unit_below(t) or is_form(t) for t in texts)
+    return all(map(words.is_unit, texts)) and any(
+        words.unit_below(t) or words.is_form(t) for t in texts
+    )
 
 
 def clean(text: str) -> str:
@@ -276,8 +266,8 @@ def _units_above(
     """A text above several columns may give their unit."""
     unit = ""
     for c in range(len(row)):
-        unit = split_header(row[c].text)[1] if row[c].text else unit
-        own = c not in columns or is_time(headers[c]) or split_header(headers[c])[1]
+        unit = words.split_header(row[c].text)[1] if row[c].text else unit
+        own = c not in columns or words.is_time(headers[c]) or words.split_header(headers[c])[1]
         if not own and not units[c] and headers[c]:
             units[c] = unit
 
@@ -299,11 +289,13 @@ def _spans(columns: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
 
 def _beside(columns: list[int], headers: dict[int, str], data: Sequence[Row]) -> list[list[int]]:
     """The columns of each table: one begins where the headers come again, or other times."""
-    times = [c for c in columns if is_time(headers[c])]
+    times = [c for c in columns if words.is_time(headers[c])]
     texts = {tuple(row[c].text for row in data) for c in times}
     if len(texts) == len(times) > 1 and times[0] == columns[0]:
         parts = _spans(columns, times)
-        if all(len(p) > 1 for p in parts) and not any(speaks_of(DATES, headers[c]) for c in times):
+        if all(len(p) > 1 for p in parts) and not any(
+            words.speaks_of(words.DATES, headers[c]) for c in times
+        ):
             return parts
     again = [c for c in times if headers[c].lower() == headers[times[0]].lower()]
     if len(again) <= 1:
@@ -321,7 +313,7 @@ def _labelled(
     shared = [c for c in columns if starts and c < starts[0]]
     spans = [{headers[c]: c for c in span} for span in _spans(columns, starts)]
     again = any({*a} & {*b} for k, a in enumerate(spans) for b in spans[:k])
-    if not again or not any(is_time(headers[c]) for c in shared):
+    if not again or not any(words.is_time(headers[c]) for c in shared):
         return []
     return [(c, shared + list(s.values())) for c, s in zip(starts, spans, strict=True)]
 
@@ -434,9 +426,9 @@ def _entries(text: str, following: Sequence[Cell]) -> Iterator[tuple[str, float 
 
 
 def _condition(key: str, number: float | None, unit: str) -> tuple[str, Condition | None]:
-    """One condition and its name, if its unit or its name says what it is."""
-    written, own = split_header(key.strip().rstrip(":=").strip())
-    known = known_unit(unit) or ("" if unit else own)
+    """Name and value of a condition; None if neither name nor unit identifies it."""
+    written, own = words.split_header(key.strip().rstrip(":=").strip())
+    known = words.known_unit(unit) or ("" if unit else own)
     known = {"C": "degC", "F": "degF"}.get(known, known) if words.is_temperature(written) else known
     speaks = words.is_temperature(written) or words.is_controlled(written, "")
     if number is None or not written or (unit and not known) or not (known or speaks):
@@ -450,12 +442,12 @@ def condition_name(written: str, unit: str) -> str:
     is_degrees = unit in ABSOLUTE or not unit
     if is_degrees and words.is_temperature(written) and words.is_reaction_temperature(written):
         plain = {w.lower() for w in words.words_of(written)}
-        return words.TEMPERATURE if not plain & {"tj", "tset"} else identifier(written)
+        return words.TEMPERATURE if not plain & {"tj", "tset"} else words.identifier(written)
     if is_degrees and unit and written.lower().endswith(("temperature", "temperatur")):
         own = words.is_reaction_temperature(written)
         reaction = re.match("(?i)rea[ck]t", written) is not None
-        return words.TEMPERATURE if own and reaction else identifier(written)
-    return identifier(written)
+        return words.TEMPERATURE if own and reaction else words.identifier(written)
+    return words.identifier(written)
 
 
 def table_of_conditions(block: SheetTable, names: Iterable[str]) -> dict[str, dict[str, Condition]]:
@@ -467,7 +459,7 @@ def table_of_conditions(block: SheetTable, names: Iterable[str]) -> dict[str, di
             continue
         conditions: dict[str, dict[str, Condition]] = {}
         for other, title in enumerate(block.headers):
-            written, unit = split_header(title)
+            written, unit = words.split_header(title)
             unit = unit or words.unit_below(block.units[other])
             for run, cell in zip(cells, block.cells(other), strict=True):
                 if other != number and cell.kind is Kind.NUMBER and run.text in known and header:

@@ -171,7 +171,7 @@ def _uncommented(text: str) -> str:
 
 
 def _separator(lines: list[str]) -> str:
-    """What parts the longest stretch of lines into equally many fields; "" for white space."""
+    """Separator with the longest stretch of lines of equally many fields; "" for white space."""
     spaced = [words for line in lines if not {*";\t"} & {*line} and len(words := line.split()) > 1]
     if sum(all(NUMBER.fullmatch(w) and w[-1] != "," for w in words) for words in spaced) > 1:
         return ""
@@ -243,7 +243,7 @@ _RAW |= {".xlsx": _sheet_rows, ".xls": _sheet_rows, ".parquet": _parquet_rows}
 
 
 def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) -> bool:
-    """Whether commas stand before decimals; raises `Question` if they may part thousands."""
+    """Whether commas separate decimals; raises `Question` if they may separate thousands."""
     if decimal not in (None, ",", "."):
         raise DataError(f"`decimal` is {decimal!r}; give decimal=',' or decimal='.'.")
     texts = [c for s in sheets for row in s.rows for c in row if isinstance(c, str) and "," in c]
@@ -269,14 +269,14 @@ def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) ->
 
 
 def _has_decimal_points(sheets: list[_Sheet]) -> bool:
-    """Whether a number has a point that parts no thousands, such as 0.5."""
+    """Whether a number has a decimal point, such as 0.5."""
     texts = [c.strip() for s in sheets for row in s.rows for c in row if isinstance(c, str)]
     pointed = (t for t in texts if t.count(".") == 1 and NUMBER.fullmatch(t))
     return any(not re.fullmatch(rf"{_POINTED}(,\d*)?", t) for t in pointed)
 
 
 def advice(text: str, otherwise: str) -> str:
-    """What to do about a number such as 1.234 that is not read; of other texts, `otherwise`."""
+    """Advice about a number such as 1.234 that igpe does not read; else `otherwise`."""
     if not re.fullmatch(_POINTED, text):
         return otherwise
     return (
@@ -324,7 +324,7 @@ def _typed(text: str, missing: Collection[str], *, comma: bool, grouped: bool) -
 
 
 def _number(text: str, *, comma: bool, grouped: bool) -> float | None:
-    """The number that a text is, or None; 1.234 is none unless points surely part thousands."""
+    """Number in a text, or None; also for 1.234, unless points separate thousands for sure."""
     plain = _GAP.sub("", text).replace("\N{MINUS SIGN}", "-")
     thousands, point = (r"\.", ",") if comma else (",", r"\.")
     if not NUMBER.fullmatch(plain) or (comma and not grouped and re.fullmatch(_POINTED, plain)):

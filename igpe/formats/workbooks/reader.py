@@ -26,7 +26,6 @@ from igpe.formats.workbooks.blocks import (
 )
 from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, Kind, Question, advice
 from igpe.formats.workbooks.times import TIME_ROLES, Column, Options, read_times
-from igpe.formats.workbooks.words import identifier, known_unit, split_header, without
 
 OTHER_ROLES = ("experiment", "measured", "input", "ignore", "replicates", "component")
 ROLES = (*TIME_ROLES, *OTHER_ROLES)
@@ -82,9 +81,9 @@ def read_block(block: SheetTable, options: Options) -> list[RawRun]:
     for name in dict.fromkeys(names[r] for r in rows):
         own = [r for r in rows if names[r] == name]
         for part, title in _restarts(own, times, block, columns, named=bool(name)):
-            mine = values[values["row"].isin(part)].sort_values("time", kind="stable")
+            chosen = values[values["row"].isin(part)].sort_values("time", kind="stable")
             run = RawRun(
-                name or title, block, time.header, unit, from_clock, mine, conditions, left_out
+                name or title, block, time.header, unit, from_clock, chosen, conditions, left_out
             )
             runs += _across(run)
     return runs
@@ -92,12 +91,12 @@ def read_block(block: SheetTable, options: Options) -> list[RawRun]:
 
 def _columns(block: SheetTable, options: Options) -> list[Column]:
     """The columns with what each is, but for times, runs and replicates."""
-    made: list[Column] = []
+    columns: list[Column] = []
     for number, header in enumerate(block.headers):
         cells = block.cells(number)
         if all(c.kind is Kind.EMPTY for c in cells):
             continue
-        unit = known_unit(options.units.get(header, "")) or _unit(
+        unit = words.known_unit(options.units.get(header, "")) or _unit(
             header, block.units[number], cells
         )
         role = options.roles.get(header, "")
@@ -109,21 +108,23 @@ def _columns(block: SheetTable, options: Options) -> list[Column]:
         elif not role:
             repeated = block.headers.count(header) > 1
             known = header in options.names
-            column.role = "measured" if known else _role(column, made, repeated=repeated)
+            column.role = "measured" if known else _role(column, columns, repeated=repeated)
         if column.role in ("measured", "input", "sd"):
             _require_numbers(column, block)
-        made.append(column)
-    return made
+        columns.append(column)
+    return columns
 
 
 def _unit(header: str, below: str, cells: Sequence[Cell]) -> str:
     """The unit in a header, in the cell below it, or that the numbers are shown in."""
-    name, unit = split_header(header)
+    name, unit = words.split_header(header)
     unit = unit or words.unit_below(below)
     if words.is_temperature(name):
         unit = "degC" if name.startswith("T°") else words.LETTER_DEGREES.get(unit, unit)
-    elif not unit and words.is_time(header) and words.dimension(known_unit(name)) == words.TIME:
-        unit = known_unit(name)  # "min", "Tage"
+    elif (
+        not unit and words.is_time(header) and words.dimension(words.known_unit(name)) == words.TIME
+    ):
+        unit = words.known_unit(name)  # "min", "Tage"
     return unit or "%" * any(c.per_cent for c in cells)
 
 
@@ -159,7 +160,7 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
 def _is_number_with_more(text: str, unit: str) -> bool:
     """Whether a text is a number that igpe cannot read: "ca. 5" below a unit, "10 mM"."""
     match = WITH_UNIT.fullmatch(text)
-    known = match is not None and bool(known_unit(match[2]))
+    known = match is not None and bool(words.known_unit(match[2]))
     return known or (bool(unit) and any(c.isdigit() for c in text))
 
 
@@ -191,12 +192,7 @@ def _with_values(
 
 
 def _restarts(
-    rows: list[int],
-    times: FloatArray,
-    block: SheetTable,
-    columns: Sequence[Column],
-    *,
-    named: bool,
+    rows: list[int], times: FloatArray, block: SheetTable, columns: Sequence[Column], *, named: bool
 ) -> Iterator[tuple[list[int], str]]:
     """The rows of each run: a new one begins after an empty row if the time starts again."""
     names = next(([c.text for c in x.cells] for x in columns if x.role == "component"), [])
@@ -211,19 +207,19 @@ def _restarts(
     ends = [*zip([0, *starts], [*starts, len(rows)], strict=True)]
     for k, before in starts.items():
         if named or block.rows[rows[k]] not in block.breaks:
-            tells = _telling(columns, [rows[a:b] for a, b in ends])
+            by = _distinguishing(columns, [rows[a:b] for a, b in ends])
             raise DataError(
                 f"The times are not sorted: the time in '{block.grid.file.name}' goes back from "
                 f"{before:g} to {times[rows[k]]:g} in row {block.rows[rows[k]] + 1}. "
                 "Sort the rows of a run by time. If another run begins there, insert an empty row "
-                f"above it, or {'say which column' if tells else 'add a column that'} names the "
-                f"run of each row: roles={{'{tells or 'COLUMN'}': 'experiment'}}."
+                f"above it, or {'say which column' if by else 'add a column that'} names the "
+                f"run of each row: roles={{'{by or 'COLUMN'}': 'experiment'}}."
             )
     for count, (a, b) in enumerate(ends, start=1):
         yield rows[a:b], f"{block.title or 'run'} {count}" if starts else block.title
 
 
-def _telling(columns: Sequence[Column], parts: Sequence[Sequence[int]]) -> str:
+def _distinguishing(columns: Sequence[Column], parts: Sequence[Sequence[int]]) -> str:
     """The header of a column with one entry in each part, and another one in each; or ""."""
     for column in columns:
         entries = [{column.cells[r].text for r in part} for part in parts]
@@ -275,25 +271,25 @@ def _long(
             },
         )
     units = next((c.cells for c in columns if c.role == "unit"), [EMPTY] * len(names))
-    made = []
+    components = []
     for name in dict.fromkeys(n for n in names if n):
-        unit = known_unit(units[names.index(name)].text) or value.unit
-        unit = unit or known_unit(value.header.rpartition("_")[2])
+        unit = words.known_unit(units[names.index(name)].text) or value.unit
+        unit = unit or words.known_unit(value.header.rpartition("_")[2])
         cells = [c if n == name else EMPTY for n, c in zip(names, value.cells, strict=True)]
         kind = words.kind_of(name) or value.kind
-        own = split_header(name)[1] or unit
-        made.append(Column(value.number, name, own, cells, "measured", kind=kind))
+        own = words.split_header(name)[1] or unit
+        components.append(Column(value.number, name, own, cells, "measured", kind=kind))
     value.role = "used"
     for c in columns:
         if c.role in ("measured", "unit", "sd") and not _is_condition(c, keys):
             c.role, c.note = "ignore", f"the values are taken from '{value.header}'"
-    return [*columns, *made]
+    return [*columns, *components]
 
 
 def _require_replicates(
     columns: Sequence[Column], keys: Sequence[tuple[str, float]], block: SheetTable
 ) -> None:
-    """Raise `Question` if texts tell rows of one time apart whose values are far from another."""
+    """Raise `Question` if only texts distinguish rows of one time with different values."""
     measured = [c for c in columns if c.role == "measured"]
     values = pd.DataFrame(
         {
@@ -360,18 +356,18 @@ def _replicates(columns: list[Column], options: Options) -> None:
     replicated = {c.of for c in free if c.of}
     for column in columns:
         column.role = "measured" if column.role == "replicates" else column.role
-        of = without(words.MEANS, column.of if column.role == "sd" else column.name)
+        of = words.without(words.MEANS, column.of if column.role == "sd" else column.name)
         if of in replicated and (column.role == "sd" or not column.of):
             column.role, column.note = "ignore", f"'{of}' has replicates"
 
 
 def _group(of: str, members: Sequence[tuple[int, bool, Column]]) -> None:
-    """Make columns replicates if they are numbered 1, 2, ... and sure, or alike."""
-    numbers, mine = [n for n, _, _ in members], [c for _, _, c in members]
+    """Make columns replicates if they are numbered 1, 2, ... and either certain or close."""
+    numbers, columns = [n for n, _, _ in members], [c for _, _, c in members]
     if len(members) == 1 or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         return
-    if not all(sure for _, sure, _ in members) and not _are_close(mine):
-        names = [c.header for c in mine]
+    if not all(sure for _, sure, _ in members) and not _are_close(columns):
+        names = [c.header for c in columns]
         raise Question(
             f"Are {names} replicates of '{of}', or separate quantities?",
             {
@@ -379,7 +375,7 @@ def _group(of: str, members: Sequence[tuple[int, bool, Column]]) -> None:
                 "quantities of their own": {"roles": dict.fromkeys(names, "measured")},
             },
         )
-    for column in mine:
+    for column in columns:
         column.role, column.of = "measured", of
 
 
@@ -410,7 +406,7 @@ def _values(
         deviations |= {id(c): sd for c in own[:1]}
         if not own:
             sd.role, sd.note = "ignore", f"there is no column '{sd.of}'"
-    made = []
+    records = []
     for c in columns:
         if c.role not in ("measured", "input"):
             continue
@@ -424,18 +420,18 @@ def _values(
             cell, sigma = c.cells[r], apart[r].value if apart[r].kind is Kind.NUMBER else math.nan
             if cell.kind in (Kind.NUMBER, Kind.LIMIT):
                 is_number = cell.kind is Kind.NUMBER
-                made.append((
+                records.append((
                     r, header, times[r], cell.value if is_number else math.nan,
                     math.nan if is_number or cell.value is None else cell.value,
                     sigma if cell.sigma is None else cell.sigma, "" if is_number else cell.text,
                     block.place(r, c.number), block.place(r, time.number), c.role, c.unit, c.kind,
                     named,
                 ))  # fmt: skip
-    return pd.DataFrame(made, columns=VALUE_COLUMNS)
+    return pd.DataFrame(records, columns=VALUE_COLUMNS)
 
 
 def _plain(name: str) -> str:
-    return identifier(without(words.MEANS, name) or name)
+    return words.identifier(words.without(words.MEANS, name) or name)
 
 
 def _across(run: RawRun) -> Iterator[RawRun]:
@@ -444,7 +440,9 @@ def _across(run: RawRun) -> Iterator[RawRun]:
     measured = list(dict.fromkeys(values["header"][values["role"] == "measured"]))
     wells = [h for h in measured if WELL.fullmatch(h)]
     degrees = {h: t for h in measured if (t := degrees_in(h)) and DEGREES.fullmatch(h)}
-    bare = [h for h in measured if (m := WITH_UNIT.fullmatch(h)) is not None and known_unit(m[2])]
+    bare = [
+        h for h in measured if (m := WITH_UNIT.fullmatch(h)) is not None and words.known_unit(m[2])
+    ]
     named = {h: r for h in measured if (r := words.run_in(h)) is not None}
     prefix = "" if run.name in ("", run.block.title) else f"{run.name} "
     new: dict[str, dict[str, str]] = {}  # run -> header -> header in the run
@@ -466,11 +464,11 @@ def _across(run: RawRun) -> Iterator[RawRun]:
         yield run
     others = ~values["header"].isin([h for headers in new.values() for h in headers])
     for name, headers in new.items():
-        mine = values[others | values["header"].isin(headers)]
-        mine = mine.assign(header=mine["header"].replace(headers))
+        chosen = values[others | values["header"].isin(headers)]
+        chosen = chosen.assign(header=chosen["header"].replace(headers))
         own = dict(run.conditions)
         own.update((words.TEMPERATURE, degrees[h]) for h in headers if h in degrees)
-        yield replace(run, name=name, values=mine, conditions=own)
+        yield replace(run, name=name, values=chosen, conditions=own)
 
 
 def times_across(block: SheetTable) -> bool:

@@ -27,7 +27,6 @@ from igpe.formats.workbooks.blocks import (
 from igpe.formats.workbooks.cells import CellGrid, Kind, Question, read_grids
 from igpe.formats.workbooks.reader import KINDS, ROLES, RawRun, is_set, read_block, times_across
 from igpe.formats.workbooks.times import Options
-from igpe.formats.workbooks.words import identifier, split_header
 from igpe.formats.workbooks.workbook import Mark, Quantity, Workbook, WorkbookRun, time_unit_of
 from igpe.problem.measurements import conversion
 from igpe.problem.problem import Problem
@@ -75,8 +74,8 @@ def read_workbook(
              them
     """
     files = [Path(p) for p in ([path] if isinstance(path, str | Path) else path)]
-    said = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]
-    options = Options(_checked(said[0]), said[1], said[2], dates)
+    given = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]
+    options = Options(_checked(given[0]), given[1], given[2], dates)
     return _read(files, options, sheets=sheets, marked=marked, decimal=decimal, together=together)
 
 
@@ -90,7 +89,7 @@ def _read(
     expected: Mapping[str, str] = MappingProxyType({}),
     together: bool | None = None,
 ) -> Workbook:
-    """The same, with roles for headers that need not be there."""
+    """`read_workbook`, with roles for headers that may be missing."""
     raw: list[RawRun] = []
     left_out: dict[str, str] = {}
     headers: set[str] = set()
@@ -103,10 +102,10 @@ def _read(
         raw += _raw_runs(file, blocks, both, left_out, several=len(files) > 1)
         headers |= {h for b in blocks for h in b.headers}
     known = headers | {n for r in raw for n in r.conditions}
-    said = {"roles": options.roles, "names": options.names, "units": options.units}
+    given = {"roles": options.roles, "names": options.names, "units": options.units}
     # Columns of replicates are one quantity, and a long table's column of names is several.
     known_of = {"names": known | {h for r in raw for h in r.values["header"]}}
-    for role, header in ((role, h) for role, entries in said.items() for h in entries):
+    for role, header in ((role, h) for role, entries in given.items() for h in entries):
         if header not in known_of.get(role, known):
             raise DataError(
                 f"{role}={{...}} refers to the column '{header}', but the columns are "
@@ -165,11 +164,11 @@ def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _sheets(path: Path, grids: list[CellGrid], sheets: Collection[str] | None) -> list[CellGrid]:
-    there = [g.sheet for g in grids]
-    if unknown := [s for s in sheets or () if s not in there]:
+    names = [g.sheet for g in grids]
+    if unknown := [s for s in sheets or () if s not in names]:
         raise DataError(
-            f"'{path}' has no sheet '{unknown[0]}'; its sheets are {there}."
-            f"{closest(unknown[0], there)}"
+            f"'{path}' has no sheet '{unknown[0]}'; its sheets are {names}."
+            f"{closest(unknown[0], names)}"
         )
     return [g for g in grids if (g.shown if sheets is None else g.sheet in sheets)]
 
@@ -188,26 +187,26 @@ def _raw_runs(
     if not timed:
         raise DataError(_no_times(path, blocks))
     in_sheet = Counter(block.grid.sheet for block, _ in timed)
-    made: list[RawRun] = []
+    named: list[RawRun] = []
     for block, runs in timed:
         titled = in_sheet[block.grid.sheet] > 1 or len(runs) > 1
         for run in runs:
             parts = [path.stem] * several + [block.grid.sheet] * (len(in_sheet) > 1)
             is_named = titled or run.name != block.title
-            parts += [run.name or f"{len(made) + 1}"] if is_named else []
+            parts += [run.name or f"{len(named) + 1}"] if is_named else []
             name = " ".join(parts)
-            twice = sum(re.sub(r" \(\d+\)$", "", r.name) == name for r in made)
-            made.append(replace(run, name=f"{name} ({twice + 1})" if twice else name))
-    unused = {h: why for run in made for h, why in run.left_out.items()}
+            twice = sum(re.sub(r" \(\d+\)$", "", r.name) == name for r in named)
+            named.append(replace(run, name=f"{name} ({twice + 1})" if twice else name))
+    unused = {h: why for run in named for h, why in run.left_out.items()}
     for block in (b for b, runs in read if not runs):
-        listed = table_of_conditions(block, [r.name for r in made])
-        made = [replace(r, conditions={**r.conditions, **listed.get(r.name, {})}) for r in made]
+        listed = table_of_conditions(block, [r.name for r in named])
+        named = [replace(r, conditions={**r.conditions, **listed.get(r.name, {})}) for r in named]
         if not listed:
             why = f"the table in {block.place(0, 0)} has no times"
             unused |= dict.fromkeys((h for h in block.headers if h), why)
-    used = {h for r in made for h in r.values["header"]}
+    used = {h for r in named for h in r.values["header"]}
     left_out.update({h: why for h, why in unused.items() if h not in used})
-    return made
+    return named
 
 
 def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
@@ -231,7 +230,7 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
         other = [h for h in listed if words.speaks_of(words.OTHER_TIMES, h)]
         more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
         units = {
-            h: split_header(h)[1] or words.unit_below(b.units[k])
+            h: words.split_header(h)[1] or words.unit_below(b.units[k])
             for b in blocks
             for k, h in enumerate(b.headers)
         }
@@ -286,9 +285,9 @@ def _workbook(
         values = values.assign(run=0)
     units = values.drop_duplicates("name").set_index("name")["unit"]
     for name in (n for n, role in roles.items() if role == "input" and units[n] in ABSOLUTE):
-        mine = values["name"] == name
-        values.loc[mine, "value"] = [absolute(v, units[name])[0] for v in values["value"][mine]]
-        values.loc[mine, "unit"] = "K"
+        rows = values["name"] == name
+        values.loc[rows, "value"] = [absolute(v, units[name])[0] for v in values["value"][rows]]
+        values.loc[rows, "unit"] = "K"
     runs = [
         _final_run(run, values[values["run"] == k], roles, options) for k, run in enumerate(raw)
     ]
@@ -315,7 +314,7 @@ def _named(raw: Sequence[RawRun], time_unit: str, options: Options) -> Iterator[
 def _names(run: RawRun, options: Options) -> dict[str, str]:
     """Header -> name in the model."""
     units = run.values.drop_duplicates("header").set_index("header")["unit"]
-    written = {h: words.without(words.MEANS, split_header(h)[0]) or h for h in units.index}
+    written = {h: words.without(words.MEANS, words.split_header(h)[0]) or h for h in units.index}
     warm = [
         h
         for h, unit in units.items()
@@ -324,11 +323,11 @@ def _names(run: RawRun, options: Options) -> dict[str, str]:
     names: dict[str, str] = {}
     for header, name in written.items():
         if header in options.names:
-            names[header] = identifier(options.names[header])
+            names[header] = words.identifier(options.names[header])
         elif warm == [header] and words.is_reaction_temperature(name):
-            names[header] = identifier(words.TEMPERATURE, names.values())
+            names[header] = words.identifier(words.TEMPERATURE, names.values())
         else:
-            names[header] = identifier(name, names.values())
+            names[header] = words.identifier(name, names.values())
     for header, name in names.items():
         if other := next((h for h, n in names.items() if n == name and h != header), ""):
             raise DataError(f"The columns '{header}' and '{other}' both seem to refer to '{name}'.")
@@ -376,15 +375,15 @@ def _rests(part: pd.DataFrame) -> bool:
 def _final_roles(values: pd.DataFrame, options: Options) -> dict[str, str]:
     """Name -> measured, input or condition: what never changes within a run is a condition."""
     roles: dict[str, str] = {}
-    for name, mine in _parts(values, "name"):
-        header, role, unit, kind = mine[["header", "role", "unit", "kind"]].iloc[0]
-        runs = [part for _, part in _parts(mine, "run")]
+    for name, rows in _parts(values, "name"):
+        header, role, unit, kind = rows[["header", "role", "unit", "kind"]].iloc[0]
+        runs = [part for _, part in _parts(rows, "run")]
         rests = all(map(_rests, runs)) and max(map(len, runs)) > 1
         if options.roles.get(header) == "measured" or kind:
             roles[name] = "measured"
-        elif is_set(role, split_header(header)[0], unit) or unit in ABSOLUTE:
+        elif is_set(role, words.split_header(header)[0], unit) or unit in ABSOLUTE:
             roles[name] = "condition" if rests else "input"
-        elif header in options.names or not rests or mine["mark"].any():
+        elif header in options.names or not rests or rows["mark"].any():
             roles[name] = "measured"
         else:
             roles[name] = "condition"
@@ -398,7 +397,7 @@ def _final_roles(values: pd.DataFrame, options: Options) -> dict[str, str]:
 def _belong_together(raw: Sequence[RawRun], measured: pd.DataFrame, together: bool | None) -> bool:
     """Whether runs are one experiment, if it is open; raises `Question` unless the user says it.
 
-    It is open where they share no quantity, or where only a text above them tells them apart.
+    It is open if they share no quantity, or if only a text above them distinguishes them.
     """
     names = [{*part} for _, part in measured.groupby("run")["name"]]
     apart = all(not a & b for k, a in enumerate(names) for b in names[:k])
@@ -417,9 +416,9 @@ def _belong_together(raw: Sequence[RawRun], measured: pd.DataFrame, together: bo
 
 
 def _quantities(values: pd.DataFrame, names: Collection[str]) -> tuple[Quantity, ...]:
-    mine = values[values["name"].isin(names)]
-    apart = mine[mine["deviation"] != ""].drop_duplicates("name").set_index("name")["deviation"]
-    first = mine.drop_duplicates("name")[["header", "name", "unit", "kind"]]
+    rows = values[values["name"].isin(names)]
+    apart = rows[rows["deviation"] != ""].drop_duplicates("name").set_index("name")["deviation"]
+    first = rows.drop_duplicates("name")[["header", "name", "unit", "kind"]]
     return tuple(Quantity(h, n, u, k, apart.get(n, "")) for h, n, u, k in first.to_numpy().tolist())
 
 
@@ -432,9 +431,9 @@ def _final_run(
     for name, part in _parts(values, "name"):
         if roles[name] == "condition" or (roles[name] == "input" and _rests(part)):
             fixed.append(name)
-            there = part["value"].dropna()
-            if len(there):
-                conditions[name] = condition(float(there.iloc[0]), part["unit"].iloc[0])
+            known = part["value"].dropna()
+            if len(known):
+                conditions[name] = condition(float(known.iloc[0]), part["unit"].iloc[0])
     for name, c in conditions.items():
         unit = words.known_unit(options.units.get(name, ""))
         conditions[name] = condition(c.value, unit) if unit and not c.unit else c

@@ -14,7 +14,6 @@ from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable
 from igpe.formats.workbooks.cells import VALUES, Cell, Kind, Question, advice
-from igpe.formats.workbooks.words import split_header
 from igpe.problem.measurements import conversion
 
 TIME_ROLES = ("time", "clock", "elapsed", "hh:mm", "mm:ss")
@@ -54,7 +53,7 @@ class Column:
     @property
     def name(self) -> str:
         """The header without its unit."""
-        return split_header(self.header)[0]
+        return words.split_header(self.header)[0]
 
     def holds(self, kind: Kind) -> list[Cell]:
         """The cells of a kind."""
@@ -67,16 +66,16 @@ Clock: TypeAlias = tuple[Column, FloatArray, bool]
 
 def read_times(columns: list[Column], block: SheetTable, options: Options) -> Clock | None:
     """The times of a table; None if it has none."""
-    said = [c for c in columns if options.roles.get(c.header) in TIME_ROLES]
-    candidates = said or [c for c in columns if c.role == "time"]
+    requested = [c for c in columns if options.roles.get(c.header) in TIME_ROLES]
+    candidates = requested or [c for c in columns if c.role == "time"]
     residence = [c for c in candidates if words.speaks_of(words.RESIDENCE, c.header)]
-    if candidates and not said and len(residence) == len(candidates):
+    if candidates and not requested and len(residence) == len(candidates):
         raise Question(
             f"'{block.grid.file.name}' contains residence times. They can serve as "
             "the times in a model of a plug flow reactor, but not of a stirred tank.",
             {"plug flow": {"roles": {residence[0].header: "time"}}},
         )
-    candidates = [c for c in candidates if c not in residence or said]
+    candidates = [c for c in candidates if c not in residence or requested]
     dates = [c for c in candidates if c.holds(Kind.DATE)]
     clocks = [c for c in candidates if c.holds(Kind.CLOCK)]
     if len(dates) == len(clocks) == 1 and _join(dates[0], clocks[0]):
@@ -185,18 +184,18 @@ def _from_clock(
     column: Column, values: FloatArray, block: SheetTable, options: Options
 ) -> FloatArray:
     """Seconds since the start, of clock times or durations."""
-    header, name, said = column.header, block.grid.file.name, options.roles.get(column.header, "")
+    header, name, role = column.header, block.grid.file.name, options.roles.get(column.header, "")
     hint = f"{header} {block.units[column.number]}".lower()
     hint = hint.replace("min:s", "mm:s").replace(":min", ":mm").replace(":sec", ":ss")
     clocks, first = column.holds(Kind.CLOCK), values[np.isfinite(values)][0]
-    is_clock = said == "clock" or re.search("clock|uhrzeit|time of day", hint) is not None
-    is_elapsed = said in ("elapsed", "hh:mm", "mm:ss") or bool(column.holds(Kind.DURATION))
+    is_clock = role == "clock" or re.search("clock|uhrzeit|time of day", hint) is not None
+    is_elapsed = role in ("elapsed", "hh:mm", "mm:ss") or bool(column.holds(Kind.DURATION))
     is_elapsed |= re.search("elapsed|duration|dauer|relative", hint) is not None
     is_form = re.search("h+:m+|m+:s+", hint) is not None  # of the day as well as of a duration
     is_elapsed |= is_form and first < MORNING and not is_clock
-    if said == "mm:ss" or ("mm:ss" in hint and "h:mm" not in hint and clocks[0].short):
+    if role == "mm:ss" or ("mm:ss" in hint and "h:mm" not in hint and clocks[0].short):
         return values / 60
-    is_open = not (is_clock or first >= MORNING or said == "hh:mm" or "h:mm" in hint)
+    is_open = not (is_clock or first >= MORNING or role == "hh:mm" or "h:mm" in hint)
     if is_open and all(c.short for c in clocks) and len(clocks) == np.isfinite(values).sum():
         raise Question(
             f"Times such as {clocks[-1].text} in '{header}' of '{name}' may be hours and minutes, "

@@ -15,7 +15,6 @@ from igpe.core.errors import DataError
 from igpe.core.markup import closest, counted
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import Condition
-from igpe.formats.workbooks.words import split_header
 from igpe.problem.experiment import Experiment, experiment_of, own_of
 from igpe.problem.inputs import linear_input
 from igpe.problem.measurements import conversion, unit_name
@@ -42,7 +41,7 @@ class Quantity:
     """A column of the table as it was understood.
 
     header     in the file;  name: in the model;  unit: as Pyomo understands it, or ""
-    kind       what it means if it is no state: "conversion of A", "yield", "area"; else ""
+    kind       meaning of what is no state: "conversion of A", "yield", "area"; else ""
     deviation  header of its standard deviations; "" if there are none
     """
 
@@ -85,8 +84,8 @@ class WorkbookRun:
     def with_names(self, names: Mapping[str, str], leave: Collection[str]) -> "WorkbookRun":
         """The run with other names of quantities, without those in `leave`."""
         both = {**names, **{f"sd_{n}": f"sd_{m}" for n, m in names.items()}}
-        gone = [c for c in self.table.columns if c.removeprefix("sd_") in leave]
-        table = self.table.drop(columns=gone).rename(columns=both)
+        dropped = [c for c in self.table.columns if c.removeprefix("sd_") in leave]
+        table = self.table.drop(columns=dropped).rename(columns=both)
         places = {both.get(n, n): p for n, p in self.places.items()}
         return replace(self, table=table, places=places, limits=self.limits.rename(columns=names))
 
@@ -110,7 +109,7 @@ class _ModelNames:
         """The name of a quantity in the model; its own without a model; "" if there is none."""
         if self.model is None or quantity.name in self.components:
             return quantity.name
-        return words.meant(split_header(quantity.header)[0], self.components)
+        return words.meant(words.split_header(quantity.header)[0], self.components)
 
     def unit(self, name: str) -> str:
         """The unit of a component, as text."""
@@ -280,12 +279,12 @@ class Workbook:
 
     def _row(self, q: Quantity, role: str, runs: Sequence[WorkbookRun]) -> list[str]:
         """What is said of a column of some runs, by HEADS."""
-        mine = [run for run in runs if q.name in run.table]
-        values = pd.concat([run.table[q.name] for run in mine]).dropna()
-        limits = sum(m.header == q.header for run in mine for m in run.marks)
+        chosen = [run for run in runs if q.name in run.table]
+        values = pd.concat([run.table[q.name] for run in chosen]).dropna()
+        limits = sum(m.header == q.header for run in chosen for m in run.marks)
         kind = (q.kind or role) + f", {limits} beyond a limit" * (limits > 0)
         kind += f" ± {self.sigma.get(q.name)}" * (q.name in self.sigma)
-        cells = mine[0].places[q.name] + ", …" * (len(mine) > 1)
+        cells = chosen[0].places[q.name] + ", …" * (len(chosen) > 1)
         size = f"{values.min():g} to {values.max():g}"
         return [q.header, q.name, kind, q.unit, size, f"{len(values)}", cells]
 
@@ -364,11 +363,11 @@ class Workbook:
                     columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
             table = pd.DataFrame(columns)
             parts.append(table.assign(experiment=run.name) if len(self.runs) > 1 else table)
-        made = pd.concat(parts, ignore_index=True)
+        combined = pd.concat(parts, ignore_index=True)
         sources = dict.fromkeys(run.table.attrs[SOURCE] for run in self.runs)
-        made.attrs[SOURCE] = "; ".join(sources)
-        made.attrs[ASSUMED] = assumed
-        return made
+        combined.attrs[SOURCE] = "; ".join(sources)
+        combined.attrs[ASSUMED] = assumed
+        return combined
 
     def experiments(
         self,
@@ -414,12 +413,12 @@ class Workbook:
         limited = {n for own in owns for n in limits_of([*chosen.values()], own.get("sigma"))}
         kept = {q.header for q in self.measured if chosen.get(q.name) in limited}
         self._require_values(censored, set() if censored else kept)
-        made = []
+        converted = []
         for one, own in zip(self.runs, owns, strict=True):
             run = replace(one, table=one.table.assign(time=factor * one.table["time"]))
             run = replace(run, limits=run.limits.iloc[:, :0]) if censored else run
-            made.append(self._experiment(run, chosen, given, known, own))
-        return made
+            converted.append(self._experiment(run, chosen, given, known, own))
+        return converted
 
     def _require_values(self, censored: str | None, kept: Collection[str]) -> None:
         """Raise DataError for limits in columns other than `kept`, and for those without number."""
@@ -469,19 +468,20 @@ class Workbook:
         self, known: _ModelNames, inputs: tuple[str, ...] | None, states: Collection[str]
     ) -> tuple[str, ...]:
         """Names of conditions and set quantities that experiments get: not of states."""
-        there = dict.fromkeys(n for r in self.runs for n in (*r.conditions, *r.inputs))
+        available = dict.fromkeys(n for r in self.runs for n in (*r.conditions, *r.inputs))
         if inputs is not None:
-            if unknown := [n for n in inputs if n not in there]:
+            if unknown := [n for n in inputs if n not in available]:
                 raise DataError(
                     f"inputs={list(inputs)}: {unknown} are not conditions of "
-                    f"'{self.files[0].name}', which has {list(there)}.{closest(unknown[0], there)}"
+                    f"'{self.files[0].name}', which has {list(available)}."
+                    f"{closest(unknown[0], available)}"
                 )
             return inputs
         if known.model is not None:
-            return tuple(n for n in there if n in known.components and n not in states)
+            return tuple(n for n in available if n in known.components and n not in states)
         differ = [
             n
-            for n in there
+            for n in available
             if len({c.value if (c := r.conditions.get(n)) else None for r in self.runs}) > 1
             or any(n in r.inputs for r in self.runs)
         ]
@@ -515,9 +515,9 @@ class Workbook:
         if known.model is not None:
             units = {n: u for n, u in units.items() if known.unit(n)}
         for q in self.measured:
-            made = concentration(q, run, more["start"], known)
-            if made is not None and made[0] not in columns.values():
-                name, offset, scale = made
+            share = concentration(q, run, more["start"], known)
+            if share is not None and share[0] not in columns.values():
+                name, offset, scale = share
                 table[name] = offset + scale * run.table[q.name]
                 columns[q.name] = name
                 if f"sd_{q.name}" in run.table:
@@ -529,10 +529,10 @@ class Workbook:
                 f"Run '{run.name}' has none of the model's quantities {list(chosen.values())}."
             )
         unit_of = {q.name: q.unit for q in self.inputs}
-        there = [n for n in given if n in run.conditions or n in run.inputs]
+        available = [n for n in given if n in run.conditions or n in run.inputs]
         arguments = {
             "name": run.name,
-            "inputs": {n: known.given(n, run, unit_of.get(n, "")) for n in there},
+            "inputs": {n: known.given(n, run, unit_of.get(n, "")) for n in available},
             "units": units,
             "only": measured,
             "replicates": bool(table["time"].duplicated().any()),

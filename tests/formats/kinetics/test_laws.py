@@ -77,11 +77,7 @@ LAWS = {
         kinetics.Dissolution("k", "m", "K"),
         k * K * (B / K) ** (2 / 3) * (1 - A / m),
     ),
-    "mass action": (
-        "2 A <-> C",
-        kinetics.MassAction("k", equilibrium="K"),
-        k * (A**2 - C / K),
-    ),
+    "mass action": ("2 A <-> C", kinetics.MassAction("k", equilibrium="K"), k * (A**2 - C / K)),
     "Arrhenius": (
         "A <-> C",
         kinetics.MassAction(

@@ -72,10 +72,7 @@ def several():
         start={"A": igpe.Unknown(0.5, 5), "B": "s0"},
         sigma=igpe.Noise(absolute=0.05, relative=0.1),
     )
-    inputs = {
-        "T": igpe.linear_input([0, 1, 4], [1, 2, 1.5]),
-        "feed": lambda t: 0.1 * pyo.exp(-t),
-    }
+    inputs = {"T": igpe.linear_input([0, 1, 4], [1, 2, 1.5]), "feed": lambda t: 0.1 * pyo.exp(-t)}
     second = run("squared", inputs=inputs, sigma=igpe.Noise(relative=0.2), seed=2)
     sigma = {"A": igpe.EstimatedSigma("sd"), "total": np.linspace(0.1, 0.3, len(TIMES))}
     feed = igpe.step_input([0, 1, 2], [0, 0.5, 0.1])

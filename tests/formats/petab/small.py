@@ -5,6 +5,9 @@ from pathlib import Path
 import libsbml
 import numpy as np
 import pandas as pd
+import pytest
+
+import igpe
 
 ROOT = Path(__file__).parents[3] / "data" / "petab"
 MODEL = Path(__file__).parents[2] / "files" / "sound" / "petab1" / "model.xml"
@@ -78,3 +81,11 @@ def write(folder, document=None, **tables):
         "  observable_files: [observables.tsv]\n  sbml_files: [model.xml]\n"
     )
     return yaml
+
+
+def refused(folder, says, document=None, *, error=igpe.errors.DataError, files=write, **tables):
+    """Reading the problem raises the error with this message, which is returned."""
+    given = {} if document is None else {"document": document}
+    with pytest.raises(error, match=says) as caught:
+        igpe.petab.read_petab(files(folder, **given, **tables))
+    return str(caught.value)

@@ -61,8 +61,9 @@ def test_one_measurement_among_many_of_its_kind_has_no_logarithm(tmp_path):
     table = small.measurements(times=(0.5, 1.0, 2.0, 3.0, 4.0))
     table.loc[3, "measurement"] = -1.0
     observables = small.OBSERVABLES.assign(observableTransformation="log10")
-    with pytest.raises(igpe.errors.DataError, match=r"must be positive, but -1.0 <= 0"):
-        igpe.petab.read_petab(small.write(tmp_path, measurements=table, observables=observables))
+    small.refused(
+        tmp_path, r"must be positive, but -1.0 <= 0", measurements=table, observables=observables
+    )
 
 
 def test_models_of_one_kind_are_built_at_few_times(tmp_path):
@@ -412,8 +413,7 @@ def test_a_uniform_prior_without_values_within_the_bounds_is_refused(tmp_path):
         objectivePriorType=["parameterScaleUniform", "", ""],
         objectivePriorParameters=["-9;-8", "", ""],
     )
-    with pytest.raises(igpe.errors.DataError, match=r"-9;-8: the bounds \[0.001, 1000\] contain"):
-        igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
+    small.refused(tmp_path, r"-9;-8: the bounds \[0.001, 1000\] contain", parameters=parameters)
 
 
 @pytest.mark.parametrize(
@@ -446,17 +446,13 @@ def test_other_priors_count(tmp_path, kind, numbers, density):
         (lambda m: small.law(m, "V * k * delay(A, 1)"), "delay"),
         (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without a kinetic law"),
         (lambda m: small.law(m, "V * k * factorial(A)"), "factorial"),
-        (
-            lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"),
-            "contains the condition Eq",
-        ),
+        (lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"), "contains the condition Eq"),
     ],
 )
 def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
     document = small.decay()
     change(document.getModel())
-    with pytest.raises(igpe.errors.ModelError, match=says):
-        igpe.petab.read_petab(small.write(tmp_path, document))
+    small.refused(tmp_path, says, document, error=igpe.errors.ModelError)
 
 
 def test_errors_that_only_libsbml_reports_are_named(tmp_path):
@@ -474,8 +470,7 @@ def test_nominal_values_may_have_no_column(tmp_path):
     problem = igpe.petab.read_petab(small.write(tmp_path, **tables))
     assert problem.box.names == ("k", "A0", "sd")
     tables["parameters"] = tables["parameters"].assign(estimate=[1, 0, 1])
-    with pytest.raises(igpe.errors.DataError, match="column nominalValue is missing"):
-        igpe.petab.read_petab(small.write(tmp_path, **tables))
+    small.refused(tmp_path, "column nominalValue is missing", **tables)
 
 
 def test_a_version_that_is_missing_is_1(tmp_path):
@@ -492,31 +487,21 @@ def test_a_version_that_is_missing_is_1(tmp_path):
     ],
 )
 def test_what_identifies_rows_is_missing_or_doubled(tmp_path, table, says):
-    with pytest.raises(igpe.errors.DataError, match=says):
-        igpe.petab.read_petab(small.write(tmp_path, **table))
+    small.refused(tmp_path, says, **table)
 
 
 def test_more_rules_than_variables_are_refused_by_the_linter(tmp_path):
     document = small.decay()
     algebraic(document.getModel(), "w - A", "A - 1")
-    with pytest.raises(igpe.errors.DataError, match="Overdetermined"):
-        igpe.petab.read_petab(small.write(tmp_path, document))
+    small.refused(tmp_path, "Overdetermined", document)
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "says"),
-    [
-        ("observables", {"noiseDistribution": "laplace"}, "laplace"),
-        ("observables", {"observableFormula": "A + x"}, "check of"),
-        ("measurements", {"time": -1.0}, "starts at 0, but has earlier measurements"),
-        ("measurements", {"measurement": np.nan}, "missing"),
-        ("measurements", {"simulationConditionId": "c7"}, "c7"),
-    ],
+    ("change", "says"),
+    [({"noiseDistribution": "laplace"}, "laplace"), ({"observableFormula": "A + x"}, "check of")],
 )
-def test_what_the_tables_have_beyond_is_refused(tmp_path, table, change, says):
-    tables = {"measurements": small.measurements(), "observables": small.OBSERVABLES}
-    with pytest.raises(igpe.errors.DataError, match=says):
-        igpe.petab.read_petab(small.write(tmp_path, **{table: tables[table].assign(**change)}))
+def test_what_the_tables_have_beyond_is_refused(tmp_path, change, says):
+    small.refused(tmp_path, says, observables=small.OBSERVABLES.assign(**change))
 
 
 WRONG = [
@@ -539,8 +524,7 @@ def test_one_wrong_row_is_named(tmp_path, table, change, says):
     given = small.measurements().astype(object)
     for column, value in change.items():
         given.loc[given.index[2], column] = value
-    with pytest.raises(igpe.errors.DataError, match=says):
-        igpe.petab.read_petab(small.write(tmp_path, **{table: given}))
+    small.refused(tmp_path, says, **{table: given})
 
 
 WRONG_FILES = [
@@ -653,28 +637,24 @@ def test_two_problems_in_one_file_are_told(tmp_path):
 def test_ids_that_occur_twice_are_named(tmp_path, table):
     given = getattr(small, table.upper())
     twice = pd.concat([given, given.iloc[[0]]])
-    with pytest.raises(igpe.errors.DataError, match=str(given.iloc[0, 0])):
-        igpe.petab.read_petab(small.write(tmp_path, **{table: twice}))
+    small.refused(tmp_path, str(given.iloc[0, 0]), **{table: twice})
 
 
 def test_all_that_the_linter_says_is_in_the_message(tmp_path):
     given = small.measurements()
     given.loc[2, "observableId"] = "oC"
     twice = pd.concat([small.OBSERVABLES, small.OBSERVABLES.iloc[[0]]])
-    with pytest.raises(igpe.errors.DataError, match=r"'oA'.*'oC'"):
-        igpe.petab.read_petab(small.write(tmp_path, measurements=given, observables=twice))
+    small.refused(tmp_path, r"'oA'.*'oC'", measurements=given, observables=twice)
 
 
 def test_no_measurements(tmp_path):
-    with pytest.raises(igpe.errors.DataError, match="has no rows"):
-        igpe.petab.read_petab(small.write(tmp_path, measurements=small.measurements().iloc[:0]))
+    small.refused(tmp_path, "has no rows", measurements=small.measurements().iloc[:0])
 
 
 def test_a_column_of_version_2_is_not_ignored(tmp_path):
     given = small.PARAMETERS.assign(priorDistribution=["", "normal", ""])
     says = r"Rows \[2\] .* 'priorDistribution' of PEtab 2\. .* version 1, .* 'objectivePriorType'"
-    with pytest.raises(igpe.errors.DataError, match=says):
-        igpe.petab.read_petab(small.write(tmp_path, parameters=given))
+    small.refused(tmp_path, says, parameters=given)
 
 
 def test_the_command_says_what_the_linter_says(tmp_path):

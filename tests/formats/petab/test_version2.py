@@ -185,8 +185,7 @@ PERIODS = pd.DataFrame({
     ],
 )
 def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
-    with pytest.raises(igpe.errors.DataError, match=says):
-        igpe.petab.read_petab(write(tmp_path, **tables))
+    small.refused(tmp_path, says, **tables, files=write)
 
 
 def test_a_model_in_another_language_is_refused(tmp_path):
@@ -230,8 +229,7 @@ def test_a_column_of_version_1_is_not_ignored(tmp_path, table, old, cells, new):
     given = TABLES[table].assign(**{old: cells})
     if new == "experimentId":
         given = given.drop(columns=new)
-    with pytest.raises(igpe.errors.DataError, match=LEFT.format(old, new)):
-        igpe.petab.read_petab(write(tmp_path, **{table: given}))
+    small.refused(tmp_path, LEFT.format(old, new), **{table: given}, files=write)
     filled = {"observable": ["", "log-normal"], "parameter": ["", "uniform", ""]}.get(table, "e1")
     given = given.assign(**{new: filled})
     given = given.assign(priorParameters=["", "1;5", ""]) if table == "parameter" else given

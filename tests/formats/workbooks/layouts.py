@@ -138,7 +138,7 @@ LAYOUTS["chromeleon"] = Layout(
     {
         "Summary": "Chromeleon Summary Report\nSequence:|Hydrolysis_2\nColumn temperature:|30 °C\n\n"
         "No.|Injection Name|Reaction time|Amount|Amount\n||min|mmol/L|mmol/L\n|||Ester|Acid\n"
-        "1|t00|0|10|0\n2|t05|5|8.2|1.7\n3|t10|10|6.7|3.2\n4|t20|20|4.5|5.4\n",
+        "1|t00|0|10|0\n2|t05|5|8.2|1.7\n3|t10|10|6.7|3.2\n4|t20|20|4.5|5.4\n"
     },
     runs={"": "min Ester[mmol/L] Acid[mmol/L] / 0 10 0 / 5 8.2 1.7 / 10 6.7 3.2 / 20 4.5 5.4"},
 )
@@ -181,7 +181,7 @@ LAYOUTS["easymax"] = Layout(
     {
         "Trends": "Experiment|EasyMax-17\nUser|Lab 2\n\nRelative Time|Tr|Tj|R|Conductivity\n"
         "hh:mm:ss|°C|°C|rpm|mS/cm\n@00:00:00|25.1|25|400|1.20\n@00:10:00|26.0|27|400|1.35\n"
-        "@00:20:00|27.2|29|400|1.52\n@00:30:00|28.1|30|400|1.66\n",
+        "@00:20:00|27.2|29|400|1.52\n@00:30:00|28.1|30|400|1.66\n"
     },
     runs={"": "min Conductivity / 0 1.2 / 10 1.35 / 20 1.52 / 30 1.66"},
     given={"": {"R": 400.0}},
@@ -228,7 +228,7 @@ LAYOUTS["plate reader"] = Layout(
     {
         "Plate 1": "Software Version|3.11.19\nPlate Number|Plate 1\nRead|Absorbance 600\n\n600\n\n"
         "Time|T° 600|A1|A2|A3|B1|B2|B3\n@00:00:00|37.0|0.10|0.11|0.10|0.05|0.05|0.05\n"
-        "@00:15:00|37.0|0.14|0.15|0.14|0.06|0.07|0.06\n@00:30:00|37.1|0.20|0.21|0.19|0.08|0.09|0.09",
+        "@00:15:00|37.0|0.14|0.15|0.14|0.06|0.07|0.06\n@00:30:00|37.1|0.20|0.21|0.19|0.08|0.09|0.09"
     },
     runs={
         "A1": "min signal / 0 .1 / 15 .14 / 30 .2",
@@ -343,7 +343,7 @@ LAYOUTS["metadata block"] = Layout(
     "Excel: conditions above the table, in two and three cells, or in one",
     {
         "Run": "Date|@2024-03-01\nTemperature:|60 °C\nCatalyst mass|0.5|g\nPressure: 3.5 bar\n"
-        "Stirrer|600 rpm\nOperator|MK\n\nt / min|A / mol L-1|B / mol L-1\n" + ROWS,
+        "Stirrer|600 rpm\nOperator|MK\n\nt / min|A / mol L-1|B / mol L-1\n" + ROWS
     },
     runs={"": RUN},
     given={"": {"T": 333.15, "Catalyst_mass": 0.5, "Pressure": 3.5, "Stirrer": 600.0}},
@@ -423,9 +423,7 @@ LAYOUTS["replicates, numbered"] = Layout(
 LAYOUTS["replicates in brackets"] = Layout(
     "Excel: replicates (1), (2), (3)",
     {"Data": "t [min]|A (1)|A (2)|A (3)\n0|10|10.2|9.9\n5|8.1|7.9|8\n10|6.6|6.5|6.7\n"},
-    runs={
-        "": "min A / 0 10 / 0 10.2 / 0 9.9 / 5 8.1 / 5 7.9 / 5 8 / 10 6.6 / 10 6.5 / 10 6.7",
-    },
+    runs={"": "min A / 0 10 / 0 10.2 / 0 9.9 / 5 8.1 / 5 7.9 / 5 8 / 10 6.6 / 10 6.5 / 10 6.7"},
 )
 LAYOUTS["states, numbered"] = Layout(
     "Excel: x_1 and x_2 that are not alike",
@@ -460,7 +458,7 @@ LAYOUTS["side by side"] = Layout(
     "Excel: two tables beside each other, with titles and conditions of their own",
     {
         "Data": "Run 1||||Run 2||\nT = 50 °C||||T = 70 °C||\nt [min]|A|B||t [min]|A|B\n"
-        "0|1|0||0|1|0\n10|0.8|0.2||5|0.7|0.3\n20|0.64|0.36||10|0.5|0.5\n30|0.5|0.5|||",
+        "0|1|0||0|1|0\n10|0.8|0.2||5|0.7|0.3\n20|0.64|0.36||10|0.5|0.5\n30|0.5|0.5|||"
     },
     runs={
         "Run 1": "min A B / 0 1 0 / 10 .8 .2 / 20 .64 .36 / 30 .5 .5",
@@ -472,7 +470,7 @@ LAYOUTS["stacked"] = Layout(
     "Excel: two tables below each other, with a title each",
     {
         "Data": "Experiment 1 at 50 °C\nt [min]|A\n0|1\n10|0.8\n20|0.64\n\nExperiment 2 at 70 °C\n"
-        "t [min]|A\n0|1\n5|0.7\n10|0.5\n",
+        "t [min]|A\n0|1\n5|0.7\n10|0.5\n"
     },
     runs={
         "Experiment 1 at 50 °C": "min A / 0 1 / 10 .8 / 20 .64",
@@ -484,7 +482,7 @@ LAYOUTS["long with conditions"] = Layout(
     "Excel: all runs in one table, conditions in columns",
     {
         "All": "Run|T [°C]|m_cat [g]|t [min]|A [mM]\nE1|50|0.5|0|10\nE1|50|0.5|10|8\nE1|50|0.5|20|6.4\n"
-        "E2|70|1.0|0|10\nE2|70|1.0|10|5\nE2|70|1.0|20|2.5\n",
+        "E2|70|1.0|0|10\nE2|70|1.0|10|5\nE2|70|1.0|20|2.5\n"
     },
     runs={"E1": "min A / 0 10 / 10 8 / 20 6.4", "E2": "min A / 0 10 / 10 5 / 20 2.5"},
     given={"E1": {"T": 323.15, "m_cat": 0.5}, "E2": {"T": 343.15, "m_cat": 1.0}},
@@ -509,7 +507,7 @@ LAYOUTS["conversion of a species"] = Layout(
 LAYOUTS["conversion and yield"] = Layout(
     "Excel: conversion, yield and selectivity, of what is not said",
     {
-        "Data": "t [h]|conversion [%]|yield of B [%]|selectivity [%]\n0|0|0|\n1|20|18|90\n2|36|31|86\n",
+        "Data": "t [h]|conversion [%]|yield of B [%]|selectivity [%]\n0|0|0|\n1|20|18|90\n2|36|31|86\n"
     },
     runs={"": "h conversion yield_of_B selectivity / 0 0 0 - / 1 20 18 90 / 2 36 31 86"},
     kinds={"conversion": "conversion", "yield_of_B": "yield of B", "selectivity": "selectivity"},
@@ -687,10 +685,7 @@ LAYOUTS["retention times beside areas"] = Layout(
 )
 LAYOUTS["sheets of one experiment"] = Layout(
     "Excel: a sheet for each instrument",
-    {
-        "HPLC": "t [min]|A [mM]\n0|1\n10|0.8\n20|0.6\n",
-        "pH": "t [min]|pH\n0|7\n10|6.8\n20|6.5\n",
-    },
+    {"HPLC": "t [min]|A [mM]\n0|1\n10|0.8\n20|0.6\n", "pH": "t [min]|pH\n0|7\n10|6.8\n20|6.5\n"},
     choices=("together=True", "together=False"),
 )
 LAYOUTS["runs in headers"] = Layout(
@@ -718,7 +713,7 @@ LAYOUTS["tecan"] = Layout(
         "Sheet2": "Application: Tecan i-control\nDate:|@2024-05-02\n\nMode|Absorbance\n"
         "Measurement Wavelength|405|nm\n\nCycle Nr.|1|2|3\nTime [s]|0|30|60\n"
         "Temp. [°C]|30.1|30.0|30.2\nA1|0.101|0.152|0.201\nB1|0.100|0.110|0.121\n\n"
-        "End Time:|@2024-05-02T10:14:00\n",
+        "End Time:|@2024-05-02T10:14:00\n"
     },
     runs={"": "s A1 B1 / 0 .101 .1 / 30 .152 .11 / 60 .201 .121"},
     inputs=("T",),
@@ -788,7 +783,7 @@ LAYOUTS["conditions at the right"] = Layout(
     "Excel: a list of conditions beside the table",
     {
         "S": "Time (min)|A (mol/L)|||Parameter|Value|Unit\n0|1.0|||Temperature|60|°C\n"
-        "5|0.8|||Volume|0.25|L\n10|0.64\n",
+        "5|0.8|||Volume|0.25|L\n10|0.64\n"
     },
     runs={"": "min A / 0 1 / 5 .8 / 10 .64"},
     given={"": {"T": 333.15, "Volume": 0.25}},
@@ -806,9 +801,7 @@ LAYOUTS["a hidden sheet"] = Layout(
 )
 LAYOUTS["temperatures above columns"] = Layout(
     "Excel: merged cells above the same columns tell runs apart",
-    {
-        "S": "|25 °C||40 °C|\nt (min)|A (mM)|B (mM)|A (mM)|B (mM)\n0|10|0|10|0\n10|9|1|7|3\n",
-    },
+    {"S": "|25 °C||40 °C|\nt (min)|A (mM)|B (mM)|A (mM)|B (mM)\n0|10|0|10|0\n10|9|1|7|3\n"},
     runs={"25 °C": "min A B / 0 10 0 / 10 9 1", "40 °C": "min A B / 0 10 0 / 10 7 3"},
     given={"25 °C": {"T": 298.15}, "40 °C": {"T": 313.15}},
 )
@@ -895,7 +888,7 @@ LAYOUTS["paper: methanation"] = Layout(
     "Supplementary workbook of CO2 methanation: conversion and selectivity over time on stream",
     {
         "Ni-Al2O3": "Catalyst:|Ni/Al2O3\nGHSV:|12000 mL/g/h\np:|1 bar\n\n"
-        "TOS (h)|X_CO2 (%)|S_CH4 (%)\n0.5|78.1|99.2\n1|77.9|99.1\n5|76.2|99.0\n20|71.0|98.7\n",
+        "TOS (h)|X_CO2 (%)|S_CH4 (%)\n0.5|78.1|99.2\n1|77.9|99.1\n5|76.2|99.0\n20|71.0|98.7\n"
     },
     runs={"": "h X_CO2 S_CH4 / .5 78.1 99.2 / 1 77.9 99.1 / 5 76.2 99 / 20 71 98.7"},
     given={"": {"GHSV": 12000.0, "p": 1.0}},
@@ -905,7 +898,7 @@ LAYOUTS["paper: drug stability"] = Layout(
     "Supplementary table of drug degradation: a column for each temperature",
     {
         "Table S2": "Remaining content / %\nTime (d)|25 °C|40 °C|60 °C\n0|100|100|100\n7|99.5|97.9|90.2\n"
-        "14|99.1|95.8|81.1\n28|98.0|91.9|66.0\n",
+        "14|99.1|95.8|81.1\n28|98.0|91.9|66.0\n"
     },
     runs={
         "25 °C": "d value / 0 100 / 7 99.5 / 14 99.1 / 28 98",
@@ -923,7 +916,7 @@ LAYOUTS["paper: cycloaddition by nmr"] = Layout(
     "Supplementary workbook of NMR kinetics: concentrations in brackets",
     {
         "Kinetics": "Diels-Alder reaction in CDCl3 at 298 K\nt / s|[1a] / M|[2] / M|[3a] / M\n"
-        "0|0.1|0.1|0\n600|0.082|0.082|0.018\n1800|0.059|0.06|0.041\n3600|0.041|0.042|0.059",
+        "0|0.1|0.1|0\n600|0.082|0.082|0.018\n1800|0.059|0.06|0.041\n3600|0.041|0.042|0.059"
     },
     runs={
         "": "s x1a[M] x2 x3a / 0 .1 .1 0 / 600 .082 .082 .018 / 1800 .059 .06 .041 / "
@@ -959,7 +952,7 @@ LAYOUTS["paper: pressures of a decomposition"] = Layout(
     "Supplementary workbook: partial pressures, two runs below one merged title each",
     {
         "Fig. S5": "|run 1, 400 °C|||run 2, 420 °C||\nt / s|p(A) / kPa|p(B) / kPa|t / s|p(A) / kPa|p(B) / kPa\n"
-        "0|10|0|0|10|0\n20|8|2|10|7.5|2.5\n40|6.4|3.6|20|5.6|4.4",
+        "0|10|0|0|10|0\n20|8|2|10|7.5|2.5\n40|6.4|3.6|20|5.6|4.4"
     },
     runs={
         "run 1, 400 °C": "s p_A[kPa] p_B / 0 10 0 / 20 8 2 / 40 6.4 3.6",
