@@ -97,11 +97,9 @@ def _returned(path: Path, name: str, kind: type, expected: str) -> Any:
 def _require_python_file(path: Path) -> None:
     """Raise ProblemError for what is no file, or a file of another kind."""
     if path.is_dir():
-        files = [p for p in path.iterdir() if is_petab(p) or p.suffix.lower() == ".py"]
-        give = "".join(
-            f" Did you mean '{p}'?"
-            for p in sorted(files, key=lambda p: (not is_petab(p), p.name))[:1]
-        )
+        files = (p for p in path.iterdir() if is_petab(p) or p.suffix.lower() == ".py")
+        nearest = min(files, key=lambda p: (not is_petab(p), p.name), default=None)
+        give = f" Did you mean '{nearest}'?" if nearest else ""
         raise ProblemError(
             f"'{path}' is a folder. Expected a Python file with a function problem(), or the YAML "
             f"file of a PEtab problem.{give}"

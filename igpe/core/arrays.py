@@ -1,4 +1,4 @@
-"""Array types for signatures, a robust size of residuals, connected sets, smallest integers."""
+"""Array types for signatures, sizes of columns and of residuals, connected sets, integers."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
@@ -36,6 +36,13 @@ def smallest_integers(vector: Sequence[Fraction]) -> list[int]:
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.intp]
+
+
+def column_sizes(matrix: FloatArray) -> FloatArray:
+    """(n,) length of each column of a matrix (m, n); 1 where it is 0, so that one can divide."""
+    size = np.linalg.norm(matrix, axis=0)
+    return np.where(size > 0, size, 1.0)
+
 
 MAD = 1.4826  # standard deviations in a median absolute one, of normal errors
 

@@ -218,8 +218,8 @@ def draft(
     else:
         fields, starts = _by_equations(book, begin, fastest)
         sentence = "The equations are placeholders: write yours in the function model()."
-    read = _call("igpe.read_workbook", _reading(book, options), "    ")
-    given = _call("experiments", _arguments(book, begin, fields["builder"]), "    ")
+    read = _call("igpe.read_workbook", _reading(book, options))
+    given = _call("experiments", _arguments(book, begin, fields["builder"]))
     fields |= {"begin": begin, "experiments": f"{read}.{given}"}
     return Draft(_text(book, fields, starts, path), book, starts, sentence)
 
@@ -333,10 +333,10 @@ def _lines(texts: Iterable[str], gap: int) -> str:
     return "".join(f"{' ' * gap}{text}\n" for text in texts)
 
 
-def _call(function: str, arguments: Sequence[str], gap: str) -> str:
-    """A call with one argument a line; comments stand between them."""
+def _call(function: str, arguments: Sequence[str]) -> str:
+    """A call in the function problem(), with one argument a line and comments between them."""
     lines = (a if "#" in a else f"{a}," for a in arguments)
-    return f"{function}(\n{_lines(lines, len(gap) + 4)}{gap})"
+    return f"{function}(\n{_lines(lines, 8)}    )"
 
 
 def _dict(entries: Mapping[str, str]) -> str:

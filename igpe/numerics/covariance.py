@@ -32,7 +32,7 @@ from scipy import special
 from scipy.linalg import null_space, solve_triangular
 from scipy.optimize import brentq, nnls
 
-from igpe.core.arrays import BoolArray, FloatArray, IntArray, connected
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, column_sizes, connected
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
 
@@ -151,7 +151,7 @@ def uncertainty(
     free = np.flatnonzero(~held)
     rows = np.zeros((0, len(x))) if active is None else active
     equal = np.ones(len(rows), dtype=bool) if equations is None else equations
-    size = _sizes(jacobian[:, free])
+    size = 1 / column_sizes(jacobian[:, free])
     scaled, sides = jacobian[:, free] * size, rows[:, free] * size
     counted = equal | _hold(residual, scaled, sides, equal, sigma_known=sigma_known)
     along, by_equations = (_along(sides[these]) for these in (counted, equal))
@@ -351,15 +351,9 @@ def _of_logs(shifts: FloatArray, logarithmic: BoolArray) -> BoolArray:
     return np.asarray(logarithmic & np.isclose(-shifts[0], shifts[1], rtol=EVEN))
 
 
-def _sizes(jacobian: FloatArray) -> FloatArray:
-    """(n,) 1 / length of each column, so that ranks do not depend on units; 1 where it is 0."""
-    norm = np.linalg.norm(jacobian, axis=0)
-    return np.asarray(1 / np.where(norm > 0, norm, 1.0))
-
-
 def _along(rows: FloatArray) -> FloatArray:
     """(n, r) orthonormal directions that the rows (k, n) leave."""
-    return null_space(rows * _sizes(rows.T)[:, None]) if len(rows) else np.eye(rows.shape[1])
+    return null_space(rows / column_sizes(rows.T)[:, None]) if len(rows) else np.eye(rows.shape[1])
 
 
 def _shortened(residual: FloatArray, jacobian: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -461,7 +455,7 @@ class _Linear(NamedTuple):
         w = s + t R'^-1 e - K u, where K = R'^-1 forbidden' and multipliers u >= 0 make |w| least;
         s = K u of the optimum itself.
         """
-        size = _sizes(self.jacobian)
+        size = 1 / column_sizes(self.jacobian)
         basis = _along(self.equal * size)
         moved = self.jacobian * size @ basis
         if not (np.isfinite(rise) and np.isfinite(self.residual).all()):
@@ -471,7 +465,7 @@ class _Linear(NamedTuple):
         r = np.linalg.qr(np.vstack([moved, RANK * np.eye(moved.shape[1])]), mode="r")
         sides = self.forbidden * size @ basis, [size[0] * basis[0]], [-self.residual @ moved]
         *limits, step, slope = solve_triangular(r, np.vstack(sides).T, trans="T").T
-        k = np.column_stack(limits) * _sizes(np.column_stack(limits))
+        k = np.column_stack(limits) / column_sizes(np.column_stack(limits))
         start = k @ nnls(k, slope)[0]
 
         def answer(t: float, step: FloatArray) -> FloatArray:
@@ -516,7 +510,7 @@ def root(jacobian: FloatArray, held: BoolArray, along: FloatArray | None = None)
     """Of a derivative (m, n); held (n,) unknowns on a bound; along (n_free, r), in the sizes of the
     others, what active constraints leave."""
     n, free = jacobian.shape[1], np.flatnonzero(~held)
-    size, basis = _sizes(jacobian), np.eye(len(free)) if along is None else along
+    size, basis = 1 / column_sizes(jacobian), np.eye(len(free)) if along is None else along
     split = directions(jacobian[:, free] * size[free] @ basis)
     known, lost = np.zeros((n, len(split.known))), np.zeros((n, len(split.lost)))
     known[free] = size[free, None] * basis @ (split.known.T / split.singular)

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, column_sizes
 from igpe.numerics.least_squares.base import Linearised
 
 RANK = 1e-10  # of the largest singular value of C, its columns scaled: below it they are dependent
@@ -159,8 +159,7 @@ def _signed_patterns(
     positive  (p, M) which coefficients are positive with all signs allowed
     """
     used = columns[:, every.free]
-    size = np.linalg.norm(used, axis=0)
-    scale = np.where(size > 0, size, 1.0)
+    scale = column_sizes(used)
     scaled = used / scale
     small = every.basis.T @ scaled
     passive = nonnegative_sets(small, every.basis.T @ left, signed, positive)

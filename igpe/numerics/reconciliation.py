@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import chdtrc, ndtr, ndtri
 
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, column_sizes
 
 ROUNDING = 1e-9  # relative size below which a direction counts as none
 ROUNDS = 10  # in which errors are chosen anew
@@ -127,8 +127,7 @@ class Balances:
         moved = (self._gain @ unknown).toarray()
         moved[:, self.totals.shape[1] :] -= errors.toarray()
         columns = (self._rows @ unknown).toarray()
-        size = np.linalg.norm(columns, axis=0)
-        size = np.where(size > 0, size, 1.0)
+        size = column_sizes(columns)
         orthonormal, triangle = np.linalg.qr(columns / size)
         left, singular, right = np.linalg.svd(triangle)
         rank = int((singular > ROUNDING * singular.max(initial=0.0)).sum())
@@ -151,8 +150,7 @@ def _diagonal(blocks: Sequence[FloatArray]) -> Any:
 
 def basis(columns: FloatArray) -> FloatArray:
     """(m, r) an orthonormal basis of what columns (m, k) span."""
-    size = np.linalg.norm(columns, axis=0)
-    left, singular, _ = np.linalg.svd(columns / np.where(size > 0, size, 1.0), full_matrices=False)
+    left, singular, _ = np.linalg.svd(columns / column_sizes(columns), full_matrices=False)
     return np.asarray(left[:, singular > ROUNDING * singular.max(initial=0.0)])
 
 

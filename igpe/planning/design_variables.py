@@ -21,7 +21,7 @@ from igpe.core.arguments import (
     is_finite,
     shown,
 )
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, column_sizes
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
@@ -360,8 +360,7 @@ class ExistingExperiments:
 
     def _variance(self, residual: FloatArray, scaled: FloatArray) -> float:
         """Variance of a measurement, from residuals of unknown standard deviation."""
-        norm = np.linalg.norm(scaled, axis=0)
-        rank = len(directions(scaled / np.where(norm > 0, norm, 1.0)).known)
+        rank = len(directions(scaled / column_sizes(scaled)).known)
         degrees, squares = len(residual) - rank, float(residual @ residual)
         if degrees <= 0 or squares == 0:
             raise ProblemError(

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from igpe.core.arguments import shown
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, column_sizes
 from igpe.core.errors import ProblemError
 from igpe.numerics.covariance import RANK, directions
 
@@ -236,8 +236,7 @@ def determined(root: FloatArray) -> Determined:
 
     From the rows' singular values: F has the square of their condition.
     """
-    norm = np.linalg.norm(root, axis=0)
-    norm = np.where(norm > 0, norm, 1.0)
+    norm = column_sizes(root)
     split = directions(root / norm, SINGULAR)
     half = (split.known.T / split.singular) / norm[:, None]
     covariance = half @ half.T

@@ -10,7 +10,7 @@ import pandas as pd
 from igpe.core.arguments import shown
 from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.core.json_form import Stored, made
-from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.markup import Rows, Shown, counted, frame_rows
 from igpe.planning.design import design
 from igpe.planning.design_problem import Values
 from igpe.planning.design_variables import ProblemWithoutData
@@ -190,8 +190,7 @@ class DesignSeries(Shown):
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         count = len(self.plans)
-        line = f"{count} plan{'s' * (count != 1)} in {self.path}."
-        return [frame_rows(self.table)] if count else [], [line]
+        return [frame_rows(self.table)] * bool(count), [f"{counted(count, 'plan')} in {self.path}."]
 
 
 def _measured(plan: Plan, table: pd.DataFrame) -> list[Experiment]:

@@ -22,6 +22,7 @@ import pyomo.environ as pyo
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.errors import ModelError
+from igpe.core.estimates import relative_gap
 from igpe.core.status import Status
 
 
@@ -47,9 +48,8 @@ class Answer:
     @property
     def gap(self) -> float:
         """(objective - lower_bound) relative to the objective; inf if either is missing."""
-        if not np.isfinite([self.objective, self.lower_bound]).all():
-            return np.inf
-        return (self.objective - self.lower_bound) / max(abs(self.objective), 1e-12)
+        known = np.isfinite([self.objective, self.lower_bound]).all()
+        return relative_gap(self.objective, self.lower_bound) if known else np.inf
 
 
 class Solver(Protocol):

@@ -26,6 +26,7 @@ from igpe.formats.kinetics.temperature import (
     Constant,
     Dimension,
     concentration,
+    is_name,
     names_in,
     plain,
     require_constant,
@@ -146,7 +147,7 @@ class RateLaw:
                 require_constant(f"{kind}: `{name}`", given)
         for name in self.actors:
             given = getattr(self, name)
-            if not (given is None or (isinstance(given, str) and given.isidentifier())):
+            if not (given is None or is_name(given)):
                 raise ModelError(
                     f"{kind}: `{name}` is {shown(given)}; expected the name of a species: "
                     f"{name}='S'."

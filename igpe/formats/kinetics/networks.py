@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from igpe.core.arguments import is_count, shown
+from igpe.core.arrays import connected
 from igpe.core.errors import ModelError
 from igpe.formats.kinetics.laws import Reaction, numbered
 from igpe.formats.kinetics.reactor import Batch, Reactor
@@ -102,18 +103,9 @@ def _subsets(
     for count in range(at_least, min(at_most, len(every)) + 1):
         for some in combinations(every, count):
             has_all = set(always) <= {r.text for r in some}
-            if has_all and _is_connected(some) and (not present or _can_run(some, present)):
+            is_connected = len(connected(r.species for r in some)) == 1
+            if has_all and is_connected and (not present or _can_run(some, present)):
                 yield some
-
-
-def _is_connected(some: Sequence[Reaction]) -> bool:
-    """Whether species in common lead from each reaction to each other one."""
-    first, *others = (set(r.species) for r in some)
-    reached, left = first, others
-    while near := [s for s in left if s & reached]:
-        reached = reached.union(*near)
-        left = [s for s in left if not s <= reached]
-    return not left
 
 
 def _can_run(some: Sequence[Reaction], present: Sequence[str]) -> bool:

@@ -42,6 +42,7 @@ from igpe.formats.kinetics.temperature import (
     Thermal,
     Units,
     concentration,
+    is_name,
     names_in,
     parts,
     require_constant,
@@ -520,11 +521,6 @@ class Reactor:
                 m.t, rule=lambda _, t, parts=law.coefficients: rule(_, t, parts)
             )
             m.add_component(f"conservation_{place}", equation)
-
-
-def is_name(given: Any) -> bool:
-    """Whether it can name a species."""
-    return isinstance(given, str) and given.isidentifier()
 
 
 def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[Any]) -> None:

@@ -260,10 +260,14 @@ Constant: TypeAlias = str | float | Thermal
 """A constant of a rate law: the name of a parameter, a number, or one that follows temperature."""
 
 
+def is_name(given: Any) -> bool:
+    """Whether the argument can be the name of a parameter, an input or a species."""
+    return isinstance(given, str) and given.isidentifier()
+
+
 def require_constant(role: str, given: Any, thermal: type | None = Thermal) -> None:
     """Raise ModelError unless it is a constant; with `thermal` None, one without temperature."""
-    is_name = isinstance(given, str) and given.isidentifier()
-    if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
+    if not (is_name(given) or is_finite(given) or (thermal and isinstance(given, thermal))):
         raise ModelError(
             f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a number, or a "
             "temperature law such as Arrhenius('k1', 'Ea1', reference=350.0)."
@@ -434,5 +438,5 @@ def at(given: Any, m: Any, t: float) -> Any:
 
 def require_input(role: str, given: Any) -> None:
     """Raise ModelError unless it is a name or a number."""
-    if not ((isinstance(given, str) and given.isidentifier()) or is_finite(given)):
+    if not (is_name(given) or is_finite(given)):
         raise ModelError(f"{role} is {shown(given)}; give the name of an input, or a number.")

@@ -108,7 +108,7 @@ def petab_model(problem: Problem) -> PetabModel:
 
 def petab_errors(
     problem: Problem,
-    estimate: Any,
+    found: Any,
     *,
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
@@ -121,7 +121,7 @@ def petab_errors(
     p. On a logarithmic scale both endpoints are positive, and the interval is asymmetric.
 
     problem     a problem that `read_petab` returned
-    estimate    an `Estimate`, or a dict {unknown: value}
+    found       an `Estimate`, or a dict {unknown: value}
     confidence  confidence level of the intervals
     method      the method that supplies the integrator
     returns     one row for each unknown, indexed by `parameterId`. The columns are `estimate` and
@@ -137,11 +137,11 @@ def petab_errors(
     ok = is_finite(confidence) and 0 < confidence < 1
     require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")
     scales, box = petab_model(problem).scales, problem.box
-    values = getattr(estimate, "parameters", estimate)
+    values = getattr(found, "parameters", found)
     require_start(values, box, "petab_errors")
     names = [scales.get(n, "lin") for n in box.names]
     scale, x = _Scale(np.array([LOGARITHMS.get(n, 0.0) for n in names])), box.vector(values)
-    width = scale.there(box.upper) - scale.there(box.lower)
+    width = scale.to_scale(box.upper) - scale.to_scale(box.lower)
     prepared = method.prepare(problem)
     bound = on_bounds(x, prepared.residuals(x), box)
     finite_width = np.where(np.isfinite(width), width, 1.0)
@@ -150,14 +150,14 @@ def petab_errors(
     information = _information(prepared, scale, x, sizes, ~(bound | kink))
     error, remarks = _errors(information, width, sizes, bound | kink)
     remarks = np.select([bound, kink], ["on a bound", "at the kink of its prior"], remarks)
-    q, half = scale.there(x), special.ndtri(0.5 + confidence / 2) * error
+    q, half = scale.to_scale(x), special.ndtri(0.5 + confidence / 2) * error
     table = {
         "estimate": x,
         "standard_error": error * scale.slope(x),
         "scale": names,
         "error_on_scale": error,
-        "lower": scale.home(q - half),
-        "upper": scale.home(q + half),
+        "lower": scale.from_scale(q - half),
+        "upper": scale.from_scale(q + half),
         "remark": remarks.astype(object),
     }
     return pd.DataFrame(table, index=pd.Index(box.names, name="parameterId"))
@@ -169,11 +169,11 @@ class _Scale:
     def __init__(self, base: FloatArray) -> None:
         self.log, self.unit = base > 0, np.where(base > 0, base, 1.0)
 
-    def there(self, p: FloatArray) -> FloatArray:
+    def to_scale(self, p: FloatArray) -> FloatArray:
         """(n,) q of p."""
         return np.where(self.log, np.log(np.where(self.log, p, 1.0)) / self.unit, p)
 
-    def home(self, q: FloatArray) -> FloatArray:
+    def from_scale(self, q: FloatArray) -> FloatArray:
         """(n,) p of q; infinite where that is too large for a number."""
         with np.errstate(over="ignore"):
             return np.where(self.log, np.exp(np.where(self.log, self.unit * q, 0.0)), q)
@@ -192,7 +192,7 @@ def _beside_kinks(
         i = problem.box.names.index(name)
         on[i] = prior.is_on_kink(x[i])
         kinks[i] = prior.mean if prior.has_kink and not on[i] else np.inf
-    return on, np.minimum(sizes, np.abs(scale.there(kinks) - scale.there(x)) / (3 * STEP))
+    return on, np.minimum(sizes, np.abs(scale.to_scale(kinks) - scale.to_scale(x)) / (3 * STEP))
 
 
 def _information(
@@ -204,12 +204,12 @@ def _information(
     of directions that measurements determine poorly. Steps follow the expected information: the
     phase of an oscillator is known ten thousand times as well as its other parameters.
     """
-    q, information = scale.there(x), np.zeros((len(x), len(x)))
+    q, information = scale.to_scale(x), np.zeros((len(x), len(x)))
 
     def derivatives(move: FloatArray) -> tuple[FloatArray, FloatArray]:
         moved = q.copy()
         moved[free] += move
-        p = scale.home(moved)
+        p = scale.from_scale(moved)
         at = prepared.residuals(p)
         if at is None:
             raise EstimationFailed(
@@ -272,13 +272,13 @@ NAME = "parameterName"
 
 
 def write_petab_parameters(
-    result: Any, problem: str | Path, path: str | Path, errors: pd.DataFrame | None = None
+    found: Any, problem: str | Path, path: str | Path, errors: pd.DataFrame | None = None
 ) -> None:
     """Write the problem's parameter table with the estimates as nominal values.
 
     `read_petab` then reads the estimates as nominal values, exact to the last digit.
 
-    result   a `Result`, an `Estimate`, or a dict {unknown: value}
+    found    a `Result`, an `Estimate`, or a dict {unknown: value}
     errors   a table that `petab_errors` returned, written to separate columns: `standardError` (of
              the parameter itself), `standardErrorOnScale` (of its logarithm if `standardErrorScale`
              is log10 or log), `lowerConfidence` and `upperConfidence` (of the parameter itself)
@@ -291,7 +291,7 @@ def write_petab_parameters(
     place = Path(path)
     if place.exists() and place.samefile(_table(Path(problem))):
         raise DataError(f"'{path}' is the problem's own parameter table; give another name.")
-    write(place, filled_table(result, problem, errors).to_csv(sep="\t", index=False))
+    write(place, filled_table(found, problem, errors).to_csv(sep="\t", index=False))
 
 
 def filled_table(
