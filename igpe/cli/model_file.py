@@ -61,7 +61,7 @@ def load_settings(path: Path) -> Settings | None:
 
 
 def _returned(path: Path, name: str, kind: type, expected: str) -> Any:
-    """What a function of the file returns, or a variable of this kind is.
+    """Return value of a function of the file, or a variable of this kind.
 
     None where settings() is not there.
     """

@@ -57,7 +57,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None) -> "Deadline":
-        """So many seconds from now; None: never."""
+        """The deadline a number of seconds from now; None: never."""
         return cls() if seconds is None else cls(time.perf_counter() + seconds)
 
     @property

@@ -1,4 +1,4 @@
-"""How sure the estimates are: linearised covariance, and what the data do not determine.
+"""Uncertainty of the estimates: linearised covariance, and what the data do not determine.
 
     V = s^2 (J' J)^-1        J = d residual / d unknown at the optimum
                              (Michalik et al. 2009, ISS, eq. 9; Peifer & Timmer 2007, eq. 22)
@@ -247,7 +247,7 @@ class Spread(NamedTuple):
         return np.asarray(np.where(known, self.variance * np.stack(each, axis=-1), np.inf))
 
     def place(self, quantity: int) -> int:
-        """Where a quantity's errors stand."""
+        """Index of a quantity among `numbers`; 0 if it has no errors of its own."""
         known: list[int] = self.numbers.tolist()
         return known.index(quantity) if quantity in known else 0
 
@@ -376,7 +376,7 @@ def shift_to(x: FloatArray, target: FloatArray, logarithmic: BoolArray) -> Float
 
 
 def _quantile(confidence: float, degrees: FloatArray | float) -> FloatArray:
-    """Of two-sided intervals in standard errors: Student's, or normal for infinite degrees."""
+    """Quantile of two-sided intervals: Student's t, or normal for infinite degrees of freedom."""
     limit = 0.5 + confidence / 2
     student = special.stdtrit(np.where(np.asarray(degrees) > 0, degrees, np.nan), limit)
     return np.asarray(np.where(np.isinf(degrees), special.ndtri(limit), student))
@@ -449,7 +449,7 @@ class _Linear(NamedTuple):
         return _Linear(self.residual, self.jacobian[:, order], self.equal[:, order], forbidden)
 
     def _reach(self, rise: float) -> tuple[float, float]:
-        """The same of the first unknown. The others make up for it as far as constraints let them.
+        """Reach of the first unknown; the others adapt as far as constraints allow.
 
         With J'J = R'R and w = R d, a step t along the unknown is answered by
         w = s + t R'^-1 e - K u, where K = R'^-1 forbidden' and multipliers u >= 0 make |w| least;

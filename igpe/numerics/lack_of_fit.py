@@ -221,7 +221,7 @@ def _quantities(parts: list[_Series]) -> list[list[int]]:
 def _smooth(
     parts: list[_Series], total: list[FloatArray], smooth: list[FloatArray], counts: list[list[int]]
 ) -> Iterator[_Statistic]:
-    """What the first polynomials explain: of all series together, and of each."""
+    """Statistics of the parts that the first polynomials explain, for all series and for each."""
     for functions in dict.fromkeys(map(tuple, counts)):
         together = []
         for numbers in _quantities(parts):
@@ -468,7 +468,7 @@ def exact_probability(p: float, digits: int = 2) -> str:
 
 
 def all_tests(residual: FloatArray, time: FloatArray | None = None) -> list[Tested]:
-    """Of one measured quantity in one experiment, in the order of time; none of too few.
+    """Tests of one measured quantity in one experiment, in order of time; none for few residuals.
 
     time  of each; None: all differ. Replicates at few times have no order to be tested.
     """

@@ -41,7 +41,7 @@ TINY = 1e-13  # of the largest: signs below it are rounding
 
 
 class Mixture(NamedTuple):
-    """What is to be explained, and what is known of the factor that is eliminated.
+    """The data, and prior knowledge of the factor that is eliminated.
 
     data         (N, M) in standard deviations
     pure         (n, M) known spectra, NaN in the rows of those that are not
@@ -276,7 +276,7 @@ def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearise
 def _fewer_rows(
     c: FloatArray, slopes: FloatArray, mixture: Mixture
 ) -> tuple[FloatArray, FloatArray, Mixture, float] | None:
-    """The same in the space of C, its derivatives and `extra`, and the squares outside of it.
+    """The problem in the space of C, its derivatives and `extra`, and the squares outside of it.
 
     None where that has no fewer dimensions, or contributions vary in time: these need all rows.
     """

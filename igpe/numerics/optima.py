@@ -1,4 +1,4 @@
-"""Which optima are the same: the one rule that every method and every table uses.
+"""When two optima are the same: the one rule that every method and every table uses.
 
 Two optima are the same if the unknowns that the data determine agree, if they differ by a small
 part of their standard errors, or if a valley leads from one to the other: an unknown is held at

@@ -209,7 +209,7 @@ class Search:
         return len(np.unique(np.round(along * np.sign(along[:, :1]), 6), axis=0))
 
     def tested(self, others: Sequence[int] = ()) -> Tested:
-        """Each suspect beside others."""
+        """Estimated size of each suspect, given other gross errors."""
         known = self.known
         if len(others):
             known = basis(np.hstack([known, self.g[:, list(others)].toarray()]))
@@ -219,7 +219,7 @@ class Search:
         return Tested(along / left / self.size, 1 / (self.size * np.sqrt(left)))
 
     def limit(self, level: float) -> float:
-        """What the largest root of a ratio exceeds with at most this probability (Sidak)."""
+        """Limit that the largest root of a ratio exceeds with at most this probability (Sidak)."""
         return float(-ndtri(-np.expm1(np.log1p(-level) / max(self.number, 1)) / 2))
 
     def found(self, level: float) -> list[Found]:

@@ -1,4 +1,4 @@
-"""Optimum experimental design: the next experiment, and what it would say.
+"""Optimum experimental design: the next experiment, and the errors after it.
 
 Uses `dynamics`, `results`.
 """

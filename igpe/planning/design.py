@@ -186,7 +186,7 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     known = {"value": posed.at[listed], "unit": [posed.full.unit(sources[i]) for i in listed]}
     index = pd.Index([names[i] for i in listed], name="name")
     experiments = planned_experiments(posed, best)
-    courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
+    courses = pd.concat([_trajectories(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-regularised.exact(one) / 2)) for one in ends]
     inputs = [i for e in experiments for i in e.inputs]
     return Plan(
@@ -272,7 +272,7 @@ def _weights(posed: DesignProblem, best: BestDesign) -> pd.DataFrame:
     return pd.DataFrame(columns | {"weight": weights[e, t, q]})
 
 
-def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
+def _trajectories(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Predicted trajectories, integrated independently of the search."""
     alone, end = posed.alone(planned), posed.plan.conditions.end
     (experiment,) = alone.experiments

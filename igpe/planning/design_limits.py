@@ -1,4 +1,4 @@
-"""What a design must keep: the model's constraints, budgets, and the steepness of ramps.
+"""Limits of a design: the model's constraints, budgets, and the steepness of ramps.
 
 The model's constraints are functions of states, slopes and algebraic variables at certain times, as
 for multiple shooting, here with exact derivatives by the chosen numbers. The local search gets all
@@ -68,7 +68,7 @@ class Budget(Checked):
 
 
 class SampleCost(NamedTuple):
-    """What samples may cost, for given settings.
+    """The budget that given settings leave for samples.
 
     budget  the limit;  begin: start of the experiments
     fixed   (n_experiments,) cost of each experiment before its first sample
@@ -96,7 +96,7 @@ class SampleCost(NamedTuple):
         return np.array([self.of(e, n, t) for e, (n, t) in enumerate(pairs)])
 
     def total(self, each: FloatArray) -> float:
-        """What the limit applies to, from the cost of each experiment."""
+        """The cost to which the limit applies, from the cost of each experiment."""
         return float(each.max() if self.budget.each else each.sum())
 
 
@@ -109,7 +109,7 @@ class DesignCost(NamedTuple):
     constant: float
 
     def samples(self, design: FloatArray) -> SampleCost:
-        """What samples may cost at a design (n_experiments, n_choices)."""
+        """The budget for samples at a design (n_experiments, n_choices)."""
         fixed = design @ self.row + self.constant + self.budget.experiment
         return SampleCost(self.budget, self.begin, np.asarray(fixed))
 

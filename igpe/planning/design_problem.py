@@ -90,7 +90,7 @@ class DesignProblem:
 
     @property
     def refined(self) -> "DesignProblem":
-        """The same with all times at which samples may be taken."""
+        """The problem with all allowed sampling times."""
         return replace(self, allowed=replace(self.allowed, times=self.sampling.fine))
 
     @property
@@ -113,7 +113,7 @@ class DesignProblem:
         return Problem(self.full.model, parameters=list(self.full.parameters), experiments=run)
 
     def warnings(self, experiments: Sequence[PlannedExperiment]) -> tuple[str, ...]:
-        """What is likely wrong in the conditions of planned experiments: degrees Celsius."""
+        """Warnings about conditions of planned experiments that are probably in degrees Celsius."""
         every = (warning for e in experiments for warning in warnings_about(self.alone(e)))
         return tuple(dict.fromkeys(one for one in every if CELSIUS in one))
 

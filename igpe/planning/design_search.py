@@ -94,7 +94,7 @@ class DesignSearch(Generic[Posed]):
 
     @property
     def first(self) -> DesignProblem:
-        """What has the choices, the samples that may be taken, and their costs."""
+        """The problem with the choices, the allowed samples and their costs."""
         return self.posed.first
 
     @cached_property
@@ -114,12 +114,12 @@ class DesignSearch(Generic[Posed]):
 
     @property
     def count(self) -> int:
-        """How many experiments are planned."""
+        """Number of planned experiments."""
         return len(self.posed.space.places)
 
     @cached_property
     def limits(self) -> DesignLimits:
-        """What designs must keep."""
+        """Limits of designs."""
         first, path = self.first, self.posed.limits(self.points)
         return DesignLimits(first.plan, self.count, path, first.costs, first.allowed.times)
 
@@ -233,7 +233,7 @@ class DesignSearch(Generic[Posed]):
         return [a if b is None else max(a, b, key=lambda one: one.rank) for a, b in pairs]
 
     def _finished(self, best: SampledDesign) -> SampledDesign:
-        """The same numbers, the samples sought more thoroughly."""
+        """Search the samples for the same numbers more thoroughly."""
         gained = self.information(best.design)
         assert gained is not None, "candidates can be integrated"
         return best._replace(chosen=choose(gained, self.allowed(best.design)))
@@ -291,7 +291,7 @@ class DesignSearch(Generic[Posed]):
     def _feasible(
         self, pool: list[tuple[FloatArray, list[FloatArray]]], *, keep_first: bool
     ) -> list[tuple[FloatArray, list[FloatArray]]]:
-        """Those that keep the model's constraints, and at least `FEWEST` with small violations."""
+        """Experiments that satisfy the constraints, and at least `FEWEST` that nearly do."""
         if not self.limits.path or not pool:
             return pool
         far = self.limits.learn([cube for cube, _ in pool])
@@ -322,7 +322,7 @@ class DesignSearch(Generic[Posed]):
     def _greedy(
         self, gained: list[FloatArray], group: IntArray, first: int | None = None
     ) -> tuple[int, ...]:
-        """One experiment after the other, the one that adds most; `first` may be given."""
+        """Choose experiments one by one, always the one that adds most; `first` may be given."""
         now, taken = list(self.known), list[int]()
         for e in range(self.count):
             added = [self.posed.space.full(g[group], e) for g in gained]
@@ -337,7 +337,7 @@ class DesignSearch(Generic[Posed]):
     def _improved(
         self, cube: FloatArray, share: float, chosen: SampleChoice | None = None
     ) -> SampledDesign | None:
-        """Numbers and samples in turn until neither changes much.
+        """Improve numbers and samples in turn until neither changes much.
 
         share   of the budgets that the first numbers may use
         chosen  the samples to begin with; None: an equal share of all

@@ -1,4 +1,4 @@
-"""What may be chosen of an experiment, and what is known before it.
+"""Free settings of an experiment, and prior information.
 
 Numbers and profiles within bounds, times of sampling; earlier measurements, priors, and how exact
 measurements are.
@@ -372,7 +372,7 @@ class ExistingExperiments:
 
 
 def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
-    """How exact a quantity was measured: one deviation, a share of the value, or estimated.
+    """Measurement error of a quantity: one deviation, a fraction of the value, or estimated.
 
     raises  ProblemError for anything else
     """

@@ -218,7 +218,7 @@ def _report(
     first = design.first
     experiments = planned_experiments(first, best)
     courses = [
-        _course(design, name, e, k, best.design[k])
+        _trajectories(design, name, e, k, best.design[k])
         for name in design.posed
         for k, e in zip(best.used, experiments, strict=True)
     ]
@@ -259,7 +259,7 @@ class _Part(NamedTuple):
 
 
 class RefittedRival:
-    """One rival, fitted to the measurements so far and to what another predicts for a plan.
+    """One rival, fitted to the measurements so far and to another rival's predictions for a plan.
 
     Standard deviations that follow the fit are held.
     """
@@ -281,7 +281,7 @@ class RefittedRival:
         self._before = self._least([])
 
     def _residuals(self, best: BestDesign, k: int) -> tuple[Residuals, IntArray]:
-        """Those of a planned experiment, not yet measured, and the places of its unknowns."""
+        """Residuals of a planned experiment without measurements, and places of its unknowns."""
         posed, plan, taken = self.posed, self.posed.plan, best.chosen.taken[k]
         start, inputs = plan.settings(best.design[k])
         table = pd.DataFrame(np.where(taken, 0.0, np.nan), columns=[*posed.noise])
@@ -355,7 +355,7 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
 def _needed(
     design: RivalDesign, pair: RivalPair, deltas: Mapping[str, float], count: int
 ) -> tuple[float, float]:
-    """By how much new measurements must raise the rival's sum of squares, and the variance of this.
+    """Rise of the rival's sum of squares that new measurements must cause, and its variance.
 
     Where sigma is unknown, AICc is n log S and a penalty, so that a rise r of S changes it by
     n log(1 + r / S): by much less than r, if r is large. S is in units of the variance that the
@@ -369,7 +369,7 @@ def _needed(
     right, rival = design.posed[pair.right], design.posed[pair.rival]
 
     def share(delta: float, n: int, k: int, k_other: int) -> float:
-        """By which S of another model exceeds that of one where its AICc is larger by delta."""
+        """Relative excess of another model's S if its AICc is larger by delta."""
         sizes = (k_other + sigmas, k + sigmas)
         if n <= max(sizes) + 1:
             return np.inf
@@ -389,7 +389,7 @@ def _needed(
     return (own + count) * most - squares(pair.rival) + own, 2 * count * most**2
 
 
-def _course(
+def _trajectories(
     design: RivalDesign, name: str, planned: PlannedExperiment, k: int, numbers: FloatArray
 ) -> pd.DataFrame:
     """A rival's predictions in a planned experiment, with their errors, on a fine grid."""

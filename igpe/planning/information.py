@@ -221,7 +221,7 @@ def covariance(information: FloatArray) -> FloatArray:
 
 
 class Determined(NamedTuple):
-    """What measurements determine of n unknowns, in relative units.
+    """Directions of n unknowns that measurements determine, in relative units.
 
     covariance  (n, n); infinite in rows of unknowns that are not estimable
     lost        (k, n) directions that change no measurement

@@ -155,8 +155,8 @@ class LaboratoryPlan:
                 "Fill in the empty columns of table()."
             )
         at = numbers(rows, "time") if "time" in rows.columns else np.zeros(len(rows))
-        # of the predicted course: measured values would give small ones more weight
-        predicted = {n: _course(self.courses, planned, n, at, "sigma") for n in measured}
+        # of the predicted trajectory: measured values would give small ones more weight
+        predicted = {n: _interpolated(self.courses, planned, n, at, "sigma") for n in measured}
         sigma = {n: self.deviations.get(n, predicted[n]) for n in measured}
         return Experiment(
             rows,
@@ -183,16 +183,16 @@ class LaboratoryPlan:
             rows = filled["experiment"] == e.name
             for name in e.measured:
                 value, sigma = (
-                    _course(courses, e, name, e.times, c) for c in ("predicted", "sigma")
+                    _interpolated(courses, e, name, e.times, c) for c in ("predicted", "sigma")
                 )
                 filled.loc[rows, name] = value + sigma * random.standard_normal(len(value))
         return filled
 
 
-def _course(
+def _interpolated(
     courses: pd.DataFrame, planned: PlannedExperiment, name: str, times: FloatArray, column: str
 ) -> FloatArray:
-    """(n_times,) a column of the predicted course of a quantity."""
+    """(n_times,) a column of the predicted trajectory of a quantity."""
     rows = courses[(courses["experiment"] == planned.name) & (courses["name"] == name)]
     return np.asarray(np.interp(times, rows["time"], rows[column]))
 

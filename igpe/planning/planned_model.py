@@ -184,7 +184,7 @@ class PlannedSensitivities:
         return PredictedOutputs(*(part[self._replicates, :m] for part in run))
 
     def _run(self, design: FloatArray) -> PredictedOutputs | None:
-        """At distinct times, estimated deviations behind the measured quantities."""
+        """Outputs at distinct times; estimated deviations follow the measured quantities."""
         run = self._simulation.run(design)
         if not run.status.usable:
             return None
@@ -200,7 +200,7 @@ class PlannedSensitivities:
         return PredictedOutputs(h, s, sigma)
 
     def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """The same with derivatives (..., n_choices) by the design; None where it has none."""
+        """Rows, and their derivatives (..., n_choices) by the design; None where there are none."""
         return with_slopes(self.rows, design, self.bounds)
 
 
@@ -403,7 +403,7 @@ def _checked(free: Mapping[str, DesignVariable], held: ExperimentConditions) -> 
 
 
 def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:
-    """As `Experiment(sigma=...)` has it: what must be computed with the model, 1 for all else."""
+    """`sigma` of an `Experiment`: estimated deviations, which the model computes; 1 for others."""
     return {n: d if d.estimated else 1.0 for n, d in measured.items()}
 
 

@@ -106,7 +106,7 @@ class BoxHill(Discriminating):
 
 
 class UnknownBlock(NamedTuple):
-    """Where the unknowns of any rival are, so that all pairs have the same places.
+    """Places of the unknowns of any rival, the same for all pairs.
 
     shared, others, own  the largest numbers: of unknowns that planned experiments share, of others
                          of the measured experiments, and of those that each planned one has
@@ -144,7 +144,7 @@ class UnknownBlock(NamedTuple):
         return result
 
     def row_columns(self, posed: DesignProblem) -> IntArray:
-        """The same for the sensitivities of one planned experiment."""
+        """Places of the sensitivities of one planned experiment."""
         own = self.shared + np.arange(len(posed.plan.own))
         return np.array([*range(len(posed.plan.shared)), *own], dtype=np.intp)
 
@@ -157,7 +157,7 @@ class _Predictions:
         self._known: dict[bytes, PredictedOutputs | None] = {}
 
     def at(self, design: FloatArray) -> PredictedOutputs | None:
-        """At a design (n_choices,); None where it cannot be integrated."""
+        """Predictions at a design (n_choices,); None where it cannot be integrated."""
         key = design.tobytes()
         if key not in self._known:
             if len(self._known) >= KEPT:
@@ -219,7 +219,7 @@ class RivalDesign:
 
     @property
     def refined(self) -> "RivalDesign":
-        """The same with all times at which samples may be taken."""
+        """The design with all allowed sampling times."""
         return replace(self, posed={n: p.refined for n, p in self.posed.items()})
 
     def limits(self, pairs: Sequence[RivalPair]) -> list[PlannedLimits]:
@@ -261,7 +261,7 @@ class RivalDesign:
         return {n: _Predictions(p.outputs(p.values)) for n, p in self.posed.items()}
 
     def predicted(self, name: str, numbers: FloatArray) -> PredictedOutputs | None:
-        """What a rival predicts for a planned experiment; None where it cannot be integrated."""
+        """Predictions of a rival for a planned experiment; None where it cannot be integrated."""
         return self._predictions[name].at(numbers)
 
     @cached_property

@@ -119,7 +119,7 @@ class SamplingRules:
         return list(joined.ends[int(np.argmax(joined.gains))]), joined.all_compared
 
     def _options(self, e: int, one: "_BestTimes") -> "_Options":
-        """Numbers and last ones of an experiment's samples that its own budgets pay for."""
+        """Numbers of samples of an experiment, and the last sample, that its own budgets allow."""
         number, last = np.nonzero(np.isfinite(one.gains))
         own: list[FloatArray] = []
         for b in self.budgets:
@@ -360,7 +360,7 @@ class _Exchanges:
         return best._replace(bound=bound, weights=weights)
 
     def _sparse(self) -> list[BoolArray]:
-        """With budgets: the first sample alone in some or all of the experiments, if it is paid.
+        """With budgets: only the first sample in some or all experiments, if the budgets allow it.
 
         Single exchanges rarely pay for another experiment once one has many samples.
         """

@@ -1,7 +1,7 @@
 """Model selection: rival models fitted to the same measurements, ranked and distinguished.
 
-Uses all rooms but `cli`. `fits` makes one rival's fit ready for any worker, `behaviour` compares
-what two rivals can say at all, `rivals` is the public door.
+Uses all rooms but `cli`. `rivals` fits and ranks rivals and is the public door; `behaviour`
+compares the outputs that two rivals can produce.
 """
 
 import lazy_loader

@@ -43,7 +43,7 @@ NOT_EXACT = (UnknownOperation, TooMany, TooLong, Singular, NoPoint)
 
 
 def has_no_match(right: Problem, rival: Problem, seed: int = 0) -> bool:
-    """Whether it is proved that `rival` cannot give what `right` gives, for nearly all its values.
+    """Whether `rival` provably cannot produce the outputs of `right`, for nearly all values.
 
     False if it may, or nothing exact can be computed: events, functions that are no quotients of
     polynomials, unknowns that vary with time, too much work.
@@ -131,7 +131,7 @@ class Behaviour(NamedTuple):
 
     @property
     def contained(self) -> bool:
-        """Whether it did at all of them, and there was one."""
+        """Whether the rival reproduced the outputs at all points tried, and there was a point."""
         return 0 < self.points == self.reproduced
 
 

@@ -46,7 +46,7 @@ from igpe.uncertainty.model_comparison import compare_models, refuse_robust
 
 
 class RivalJob(NamedTuple):
-    """What a worker needs.
+    """Arguments of the fits.
 
     problems  name -> problem;  cross: whether each experiment is left out once
     settings, seed, certify  as for `igpe.estimate`
@@ -60,7 +60,7 @@ class RivalJob(NamedTuple):
 
 
 def prepared(job: RivalJob) -> Function:
-    """From the name of a rival to its row: status, result, and squared errors of prediction."""
+    """Function from a rival's name to its row: status, result, and squared prediction errors."""
 
     def fit(name: str) -> Row:
         problem = job.problems[name]
@@ -391,7 +391,7 @@ def _check(problems: Mapping[str, Problem]) -> None:
 
 
 def _fitted(job: RivalJob, backend: Backend) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Each rival's name with its row, or an empty one and why, as they become known."""
+    """Names of rivals with their rows (empty for failures) and reasons, as they become known."""
     keys = {}
     for name, problem in job.problems.items():
         content = fingerprint(problem) if backend.store is not None else ""

@@ -68,7 +68,7 @@ class IpoptResult(NamedTuple):
     iterations: int
 
     def answer(self, objective: float, seconds: float) -> Answer:
-        """As every solver answers."""
+        """The answer in the form of all solvers."""
         numbers = objective, -np.inf, self.message, seconds, self.iterations
         return Answer(self.status, *numbers)
 

@@ -202,7 +202,7 @@ def _pool_of(workers: Executor | int, timeout: float | None, report: Report) -> 
 
 
 def _size(executor: Any) -> int:
-    """How many tasks it can do at the same time; 0 for a cluster that has none, or is gone."""
+    """Number of tasks that an executor can do at once; 0 for a cluster without workers."""
     client: Any = getattr(executor, "_client", None)
     if hasattr(client, "nthreads"):  # dask's
         if client.status != "running":
@@ -216,7 +216,7 @@ def _size(executor: Any) -> int:
 
 
 def _processors() -> int:
-    """How many this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -479,7 +479,7 @@ class _Flight:
         return known
 
     def _failed(self, task: _Task, error: BaseException) -> list[ItemOutcome]:
-        """Each item again, until it is to blame often enough."""
+        """Try each item again alone, or record it as failed after enough attempts."""
         not_ready = isinstance(error, NotReady)
         if task.attempt < RETRIES and not (not_ready and task.not_ready):
             self.suspects += [_Task([i], task.attempt + 1, not_ready) for i in task.items]

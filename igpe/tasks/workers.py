@@ -34,7 +34,7 @@ Function: TypeAlias = Callable[[Any], Row]
 
 @dataclass(frozen=True)
 class Work:
-    """What all items share.
+    """The work that all items share.
 
     make      arguments -> the function of one item. It is called once in every process that works,
               so that models are translated and compiled once there. A function of a module
@@ -61,7 +61,7 @@ class Item(NamedTuple):
 
 
 class ItemOutcome(NamedTuple):
-    """What became of an item.
+    """The outcome of an item.
 
     status   None if the function returned; else TIMED_OUT, WORKER_DIED or RAISED
     row      what it returned; empty if it did not
@@ -305,7 +305,7 @@ class Worker:
 
 
 class WorkerPool:
-    """As many workers as threads need at the same time; idle ones are used again."""
+    """Worker processes for several threads; idle ones are used again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -4,7 +4,7 @@ from igpe import kinetics
 reactor = kinetics.Batch(["A + B -> C", "C <-> D"], bounds={"k1": (0, 10), ...})
 problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=[...])
 
-The builder holds no igpe words: `reactor(times)` is a Pyomo model to be used anywhere else.
+`reactor(times)` is an ordinary Pyomo model, which does not depend on igpe.
 """
 
 import lazy_loader

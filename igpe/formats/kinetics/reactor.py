@@ -443,7 +443,7 @@ class Reactor:
         return pyo.Expression(m.t, rule=rule)
 
     def _add_states(self, m: Any) -> None:
-        """One variable over time for each species: concentrations named like them."""
+        """Add a concentration over time for each species, with the name of the species."""
         for species in self.species:
             m.add_component(species, pyo.Var(m.t, initialize=1.0, units=self._unit(CONCENTRATION)))
 
@@ -457,10 +457,10 @@ class Reactor:
             m.add_component(name, pyo.Param(m.t, mutable=True, units=self._unit(dimension)))
 
     def _add_inputs(self, m: Any) -> None:
-        """What the experiment gives, beside the temperature."""
+        """Add the inputs that the experiment gives, except the temperature."""
 
     def _slope(self, m: Any, t: float, species: str) -> Any:
-        """How a state changes: here by what all reactions make of it."""
+        """Slope of a state; here the net rate of production by all reactions."""
         return sum(
             r.made(m, t, species) * m.component(f"r{place}")[t]
             for place, r in enumerate(self.steps, start=1)
@@ -481,7 +481,7 @@ class Reactor:
         return False
 
     def _inflow(self, m: Any, t: float) -> Any:
-        """What flows in by time, over what is there."""
+        """Inflow per time, divided by the volume of the contents."""
         return 0.0
 
     def _held(self, m: Any, t: float) -> Any:

@@ -156,7 +156,7 @@ class _Surface(RateLaw):
         return constant * scale * driving / (1 + sum(cover.values())) ** self._sites(equation)
 
     def _sites(self, equation: Equation) -> int | float:
-        """As given, or one for each adsorbed reactant, two where it falls apart."""
+        """The given number, or one for each adsorbed reactant, two if it dissociates."""
         if self.sites is not None:
             return plain(float(self.sites))
         split = set(self.dissociative)

@@ -1,4 +1,4 @@
-"""What an SBML model means under one experiment of a PEtab problem, and its Pyomo model.
+"""An SBML model in one experiment of a PEtab problem, and its Pyomo model.
 
 Values of the condition table override the parameter table, and that overrides the model (PEtab 1,
 parameter mapping). What does not change is inserted. An experiment may have several periods: what
@@ -100,7 +100,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Meaning:
-    """What the names of an SBML model mean in one period.
+    """Values of the names of an SBML model in one period.
 
     given      name -> expression by the conditions
     known      name -> number by the parameter table
@@ -176,7 +176,7 @@ class Meaning:
 
 
 class Conditions:
-    """What an SBML model means in all periods of one experiment."""
+    """Values of the names of an SBML model in all periods of one experiment."""
 
     def __init__(
         self, sbml: Sbml, timeline: Timeline, known: Mapping[str, Any], estimated: set[str]
@@ -237,7 +237,7 @@ class Conditions:
         return tuple(one.over_time(expression, kept) for one in self.periods)
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """Of a name that changes within no period its number in each; () if it is none."""
+        """Number of a name in each period; () if it changes within a period or is no number."""
         if name in self.sbml.rates or name in self.sbml.rules or name in self.periods[0].estimated:
             return ()
         values = [one.at_start(name) for one in self.periods]
@@ -251,10 +251,13 @@ class Conditions:
         taken |= {*self.periods[0].estimated, *(s.name for s in self.kept.values())}
         period = symbol(free_name("period", taken))
         rules, rates = (
-            {n: self._course(self.over_time(e, keeps=True), period) for n, e in family.items()}
+            {
+                n: self._between_events(self.over_time(e, keeps=True), period)
+                for n, e in family.items()
+            }
             for family in (self.sbml.rules, self.sbml.rates)
         )
-        shown = {n: self._course(e, period) for n, e in outputs.items()}
+        shown = {n: self._between_events(e, period) for n, e in outputs.items()}
         starts = {n: self.periods[0].at_start(n) for n in self.sbml.rates}
         if not rates:  # nothing moves, which igpe takes for a mistake
             still = free_name("constant", taken)
@@ -284,7 +287,7 @@ class Conditions:
                 "dependency; igpe supports only rules without such a dependency."
             ) from None
 
-    def _course(self, each: Sequence[Any], period: Any) -> Any:
+    def _between_events(self, each: Sequence[Any], period: Any) -> Any:
         """`_chosen` for formulas between events; conditions on past times are decided."""
         before = each[:1] if self.timeline.is_steady else ()
         after = (_decided(e, self.timeline.start) for e in each[len(before) :])
@@ -306,7 +309,7 @@ class Conditions:
     def _periods(
         self, period: Any, formulas: Sequence[Any]
     ) -> tuple[dict[str, float | Table], dict[str, float] | None]:
-        """Numbers that are kept, what counts periods if a formula asks for it, and both before."""
+        """Inputs: kept numbers, and the number of the period if needed; and both before."""
         steady, counter = self.timeline.is_steady, period.name
         values = {s.name: self.numbers(n) for n, s in self.kept.items()}
         if any(counter in names_in(e) for e in formulas):
@@ -327,7 +330,7 @@ class Conditions:
     # Events
 
     def _conditioned(self, rules: Mapping[str, Any]) -> list[Event]:
-        """What conditions set after the start."""
+        """Events for the values that conditions set after the start."""
         return [
             Event(
                 at=period.time,
@@ -419,7 +422,7 @@ def keep(conditions: Sequence[Conditions], formulas: Sequence[Any], taken: set[s
 
 
 def with_kinds(models: Mapping[str, ConditionModel]) -> dict[str, ConditionModel]:
-    """The same, with experiments that share their formulas as kinds, and with all their outputs."""
+    """Give experiments that share their formulas one kind, and the outputs of all of them."""
     families: list[tuple[Any, dict[str, Any]]] = []
     kinds = {}
     for name, of in models.items():

@@ -86,7 +86,7 @@ def petab_gradient(
 
 
 def _constants(problem: Problem, priors: bool) -> float:
-    """What PEtab's objective has besides the likelihood of what is compared."""
+    """Terms of PEtab's objective besides the likelihood of the compared values."""
     model, total = petab_model(problem), 0.0
     for experiment in problem.experiments:
         for name in model.transformations.keys() & set(experiment.measured):

@@ -335,7 +335,7 @@ class _MeasurementReader:
     def _read(
         self, timeline: str, observable: str, texts: tuple[str, ...]
     ) -> tuple[tuple[Any, ...], Any]:
-        """What is measured and its standard deviation in each period, constants inserted."""
+        """Formulas of a measurement and its standard deviation in each period."""
         swaps = {
             f"{kind}Parameter{i}_{observable}": parsed(part)
             for kind, text in zip(("observable", "noise"), texts, strict=True)

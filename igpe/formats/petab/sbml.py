@@ -65,7 +65,7 @@ class SbmlEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class Sbml:
-    """What an SBML model says; all are SymPy expressions.
+    """Content of an SBML model as SymPy expressions.
 
     rates      name -> slope of all that a reaction, a rate rule or an event changes
     rules      name -> what an assignment rule says it is at every time
@@ -272,7 +272,7 @@ class _Reader:
         return expression.xreplace(swaps)
 
     def _algebraic(self, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
-        """What algebraic rules determine, as assignment rules, where they are linear in it."""
+        """Solve algebraic rules for the quantities they determine; returns assignment rules."""
         listed = [r for r in self.model.getListOfRules() if r.isAlgebraic()]
         if not listed:
             return {}
@@ -414,6 +414,7 @@ def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
 
 
 def unread(event: SbmlEvent, why: str) -> ModelError:
+    """The error for an event that igpe does not support."""
     return ModelError(
         f"igpe does not support the event '{event.name}' of the SBML model: {why}. Rewrite the "
         "model without this event, or write the model in Pyomo."

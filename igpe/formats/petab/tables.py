@@ -66,7 +66,7 @@ TIMELINE = "timeline"  # column of the measurements: which timeline a row belong
 
 
 class Tables(NamedTuple):
-    """What a problem's files say.
+    """Content of a problem's files.
 
     document      the SBML model
     timelines       the experiments, each named once
@@ -499,7 +499,7 @@ def explained(path: Path, config: Mapping[str, Any]) -> str:
 
 
 def _row_numbers(which: "pd.Series[bool]") -> list[int]:
-    """Numbers of the first of these rows, as a reader counts them."""
+    """Numbers of the first of these rows, counted from 1."""
     return [int(n) + 1 for n in which.index[which][:5]]
 
 

@@ -509,7 +509,7 @@ def _of_table(table: Table, first: float, last: float) -> tuple[str, bool]:
 
 
 def _stepped(values: Sequence[str], breaks: Sequence[float]) -> str:
-    """Each value up to its break: what is measured there is compared with what was before."""
+    """Step function: at a break, the value before it still holds."""
     if len(values) == 1:
         return values[0]
     cases = [f"{v}, time <= {number_text(b)}" for v, b in zip(values[:-1], breaks, strict=True)]

@@ -48,7 +48,7 @@ class SheetTable:
         return [self.grid.rows[r][self.columns[column]] for r in self.rows]
 
     def place(self, row: int, column: int) -> str:
-        """Where the cell of a row and column of the table stands: "Sheet1!B7"."""
+        """Place of a cell in its sheet, from its row and column in the table: "Sheet1!B7"."""
         r, c = self.rows[row], self.columns[column]
         return self.grid.place(c, r) if self.turned else self.grid.place(r, c)
 

@@ -1,4 +1,4 @@
-"""What the columns of a table are: times, runs, values, deviations, replicates, conditions.
+"""Roles of the columns of a table: times, runs, values, deviations, replicates, conditions.
 
 A table gives one or several `RawRun`s in the words of the file. What has to be known of all tables
 to be decided, such as whether a quantity changes at all, is decided in `reading`.
@@ -40,7 +40,7 @@ CLOSE = 0.25  # of the range: replicates differ less
 
 @dataclass(frozen=True)
 class RawRun:
-    """One experiment in the words of its table.
+    """One experiment with the names and units of its table.
 
     time        header of the times, which are in `unit`; in seconds where `from_clock`
     values      a row for each value and limit of detection, in order of time: `row` of the table,
@@ -129,7 +129,7 @@ def _unit(header: str, below: str, cells: Sequence[Cell]) -> str:
 
 
 def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
-    """What a column is by its header and cells; its note or `of` says the rest."""
+    """Role of a column from its header and cells; also sets its `note` and `of`."""
     header, texts = column.header, [c.text for c in column.cells if c.kind is Kind.TEXT]
     alone = words.is_deviation_alone(header) and bool(before)
     column.of = before[-1].header if alone else "" if repeated else words.deviation_of(header)
@@ -247,7 +247,7 @@ def _run_names(columns: list[Column], block: SheetTable) -> list[str]:
 def _long(
     columns: list[Column], times: FloatArray, run_of: list[str], block: SheetTable
 ) -> list[Column]:
-    """One column for each component, of a table with one row for each."""
+    """Turn a table with one row for each component into one with a column for each."""
     component = next((c for c in columns if c.role == "component"), None)
     keys = list(zip(run_of, times, strict=True))
     if component is None:

@@ -255,7 +255,7 @@ def is_controlled(name: str, unit: str) -> bool:
 
 
 def kind_of(header: str) -> str:
-    """What a column is if no state: "conversion of A", "yield", "area"; or ""."""
+    """Kind of a column that is no state: "conversion of A", "yield", "area"; or ""."""
     name, unit = split_header(header)
     for kind, pattern in _KINDS.items():
         if match := pattern.fullmatch(name):
@@ -273,7 +273,7 @@ class Replicate(NamedTuple):
 
 
 def replicate(name: str) -> Replicate | None:
-    """What "A (1)", "A rep 2", "A #1" (certain) and "A_1" (not) may be replicates of."""
+    """Quantity of which "A (1)", "A rep 2", "A #1" (certain) or "A_1" (not) is a replicate."""
     for pattern, certain in _REPLICATES:
         if match := pattern.fullmatch(name.strip()):
             return Replicate(match[1], int(match[2]), certain)
@@ -299,7 +299,7 @@ def run_in(header: str) -> tuple[str, str] | None:
 
 
 def deviation_of(header: str) -> str:
-    """What a column such as "sd_A", "A sd" or "error of A" is the standard deviation of; or ""."""
+    """Quantity whose standard deviation is in "sd_A", "A sd" or "error of A"; or ""."""
     name = _STANDARD.sub("sd", split_header(header)[0])
     first, *rest = re.split(r"[\s._]+", name)
     if rest and first.lower() in _SIGMA_WORDS:

@@ -1,4 +1,4 @@
-"""What users get of laboratory files: what was understood, and experiments for a model."""
+"""The content of laboratory files: how igpe read them, and experiments for a model."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -196,7 +196,7 @@ def concentration(
 
 
 def _no_response_factor(area: Quantity) -> str:
-    """What a model needs to be compared with peak areas, in a sentence."""
+    """Message about peak areas that a model of concentrations cannot use."""
     return (
         f"'{area.header}' is an area, but the model computes concentrations. Convert the "
         "areas to concentrations with your calibration, or estimate a response factor in the "
@@ -278,7 +278,7 @@ class Workbook:
                 yield q, role
 
     def _row(self, q: Quantity, role: str, runs: Sequence[WorkbookRun]) -> list[str]:
-        """What is said of a column of some runs, by HEADS."""
+        """Row of the summary about a column of some runs, by HEADS."""
         chosen = [run for run in runs if q.name in run.table]
         values = pd.concat([run.table[q.name] for run in chosen]).dropna()
         limits = sum(m.header == q.header for run in chosen for m in run.marks)
