@@ -267,14 +267,13 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
         )
     new = {headers[h]: one for h, one in chosen.items()} | {n: n for n in shares.values()}
     others = [q for q in book.measured if q.name not in new]
-    names_left = [q.name for q in others]
     why = {
         q.header: q.kind or (DOSES if IS_DOSE.match(q.header) else "not a species of the reactions")
         for q in others
     }
     return replace(
         book,
-        runs=tuple(run.with_names(new, leave=names_left) for run in book.runs),
+        runs=tuple(run.with_names(new, leave=[q.name for q in others]) for run in book.runs),
         measured=tuple(replace(q, name=new[q.name]) for q in book.measured if q.name in new),
         left_out={**book.left_out, **why},
     )
@@ -355,9 +354,7 @@ def _place(file: Path, path: Path) -> str:
 def _reading(book: Workbook, options: Mapping[str, Any]) -> list[str]:
     """Arguments of `read_workbook`."""
     arguments = {k: v for k, v in options.items() if k != "names" and v not in (None, "", {})}
-    if roles := arguments.get(
-        "roles"
-    ):  # igpe computes nothing from columns that the model does not use
+    if roles := arguments.get("roles"):  # columns that the model does not use are left out
         arguments["roles"] = {h: "ignore" if h in book.left_out else r for h, r in roles.items()}
     texts = {
         k: _dict(v) if isinstance(v, Mapping) else str(v) if isinstance(v, bool) else quoted(v)
@@ -505,8 +502,7 @@ def _by_reactions(
     units = reactor_units(sheet.time, own)
     unit = f"{units.amount}/{units.volume}" if units else ""
     factors = {c.name: conversion(c.name, c.unit, unit)[0] if unit else 1.0 for c in own}
-    sizes = (largest(sheet.runs, name) * factor for name, factor in factors.items())
-    most = max(sizes, default=1.0)
+    most = max((largest(sheet.runs, s) * f for s, f in factors.items()), default=1.0)
     bounds = []
     for reaction in listed:
         for name, side in _directions(reaction):
@@ -596,7 +592,7 @@ def _starts(
             for n, c in run.conditions.items()
             if n in species and (not unit or dimension(c.unit) in ({}, CONCENTRATION))
         }
-        measured = species.keys() & run.table.columns
-        own = {s: measured_start(run, s, begin, factors[s], 0.0) for s in factors if s in measured}
+        measured = factors.keys() & species.keys() & {*run.table.columns}
+        own = {s: measured_start(run, s, begin, factors[s], 0.0) for s in measured}
         starts[run.name] = usual | constant | own
     return starts

@@ -302,10 +302,8 @@ def _covariance(
     each = spread.variance[:, None, None] * (root @ spread.products @ root.T)
     covariance[np.ix_(free, free)] = each.sum(axis=0)[np.ix_(free, free)]
     quantiles = spread.quantiles(np.diagonal(each, axis1=1, axis2=2).T, level)
-    homoscedastic = variance * np.sum(root**2, axis=1)
-    longer = np.divide(
-        np.diag(covariance), homoscedastic, out=np.ones(len(root)), where=homoscedastic > 0
-    )
+    pooled = variance * np.sum(root**2, axis=1)
+    longer = np.divide(np.diag(covariance), pooled, out=np.ones(len(root)), where=pooled > 0)
     inflation = (quantiles / _quantile(level, degrees)) ** 2 * longer
     return covariance, quantiles, inflation
 

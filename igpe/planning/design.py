@@ -167,13 +167,13 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     raises  ProblemError if it does not determine what the criterion looks at
     """
     posed = search.posed
-    regularised, box, plan = posed.regularised, posed.full.box, posed.plan
+    phi, box, plan = posed.phi, posed.full.box, posed.plan
     gained = search.information(best.design)
     assert gained is not None, "the search returns only designs that can be integrated"
     taken = gained.taken_rows(best.chosen.taken)
     each = [determined(np.vstack(pair)) for pair in zip(search.before, taken, strict=True)]
     ends = determined(search.before[0]), each[0]
-    value = float(regularised.together([regularised.exact(one) for one in each]))
+    value = float(phi.together([phi.exact(one) for one in each]))
     if not np.isfinite(value):
         raise ProblemError(_refusal(posed, each))
     n, names, sources = len(box), posed.space.names, posed.sources
@@ -187,7 +187,7 @@ def report(search: DesignSearch[DesignProblem], best: BestDesign) -> Plan:
     index = pd.Index([names[i] for i in listed], name="name")
     experiments = planned_experiments(posed, best)
     courses = pd.concat([_trajectories(posed, e) for e in experiments], ignore_index=True)
-    relative = [float(np.exp(-regularised.exact(one) / 2)) for one in ends]
+    relative = [float(np.exp(-phi.exact(one) / 2)) for one in ends]
     inputs = [i for e in experiments for i in e.inputs]
     return Plan(
         experiments=experiments,

@@ -118,7 +118,7 @@ class DesignProblem:
         return tuple(dict.fromkeys(one for one in every if CELSIUS in one))
 
     @property
-    def regularised(self) -> RegularisedCriterion:
+    def phi(self) -> RegularisedCriterion:
         """The criterion, finite everywhere."""
         return RegularisedCriterion(self.criterion, self.space.interest)
 

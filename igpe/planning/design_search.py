@@ -221,7 +221,7 @@ class DesignSearch(Generic[Posed]):
         Only for criteria that are not concave. For these, equal shares of all samples, with which
         other searches begin, are a poor guide: a sample in a bad place is a loss.
         """
-        if self.posed.regularised.criterion.concave:
+        if self.posed.phi.criterion.concave:
             return []
         rng, n = np.random.default_rng(self.seed), min(len(cubes), SAMPLED)
         groups = np.column_stack([rng.permutation(n) for _ in range(self.count)])
@@ -326,8 +326,8 @@ class DesignSearch(Generic[Posed]):
         now, taken = list(self.known), list[int]()
         for e in range(self.count):
             added = [self.posed.space.full(g[group], e) for g in gained]
-            values = self.posed.regularised.together([
-                self.posed.regularised(f + a) for f, a in zip(now, added, strict=True)
+            values = self.posed.phi.together([
+                self.posed.phi(f + a) for f, a in zip(now, added, strict=True)
             ])
             best = int(values.argmax()) if first is None or taken else first
             taken.append(int(group[best]))
@@ -458,22 +458,18 @@ class DesignSearch(Generic[Posed]):
                 if len(pairs) < len(each):
                     return BROKEN, np.zeros(len(cube))
                 rows, slopes = (np.array(part) for part in zip(*pairs, strict=True))
-                gained = DesignInformation(
-                    self.posed.space, self.posed.regularised, [known], [rows]
-                )
+                gained = DesignInformation(self.posed.space, self.posed.phi, [known], [rows])
                 (information,) = gained.informations(weights)
-                values.append(float(self.posed.regularised(information)))
-                outer = self.posed.regularised.slope(information)[
-                    places[:, :, None], places[:, None, :]
-                ]
+                values.append(float(self.posed.phi(information)))
+                outer = self.posed.phi.slope(information)[places[:, :, None], places[:, None, :]]
                 parts.append(
                     2
                     * np.einsum(
                         "etmrp,epq,etmrqd,etm->ed", rows, outer, slopes, weights, optimize=True
                     )
                 )
-            slope = np.tensordot(self.posed.regularised.influence(values), parts, 1)
-            value = float(self.posed.regularised.together(values))
+            slope = np.tensordot(self.posed.phi.influence(values), parts, 1)
+            value = float(self.posed.phi.together(values))
             return -value, -(slope * self.first.plan.width).ravel()
 
         return of
@@ -484,7 +480,7 @@ class DesignSearch(Generic[Posed]):
         if any(r is None for scenario in rows for r in scenario):
             return None
         return DesignInformation(
-            self.posed.space, self.posed.regularised, self.known, [np.array(r) for r in rows]
+            self.posed.space, self.posed.phi, self.known, [np.array(r) for r in rows]
         )
 
 

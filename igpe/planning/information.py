@@ -256,7 +256,7 @@ class DesignInformation:
     """
 
     space: UnknownSpace
-    regularised: RegularisedCriterion
+    phi: RegularisedCriterion
     known: Sequence[FloatArray]
     rows: Sequence[FloatArray]
 
@@ -275,17 +275,15 @@ class DesignInformation:
 
     def value(self, weights: FloatArray) -> float:
         """Φ of measurements taken so often, weights (n_experiments, n_times, n_measured)."""
-        return float(
-            self.regularised.together([self.regularised(f) for f in self.informations(weights)])
-        )
+        return float(self.phi.together([self.phi(f) for f in self.informations(weights)]))
 
     def gains(self, weights: FloatArray) -> FloatArray:
         """dΦ/dweights, of the same shape: the gain from one more of each measurement."""
         gained, places = [], self.space.places
         informations = self.informations(weights)
-        influence = self.regularised.influence([float(self.regularised(f)) for f in informations])
+        influence = self.phi.influence([float(self.phi(f)) for f in informations])
         for information, rows in zip(informations, self.rows, strict=True):
-            own = self.regularised.slope(information)[places[:, :, None], places[:, None, :]]
+            own = self.phi.slope(information)[places[:, :, None], places[:, None, :]]
             gained.append(np.einsum("etmrp,epq,etmrq->etm", rows, own, rows))
         return np.asarray(np.tensordot(influence, gained, 1))
 

@@ -251,7 +251,7 @@ class RivalDesign:
         )
 
     @property
-    def regularised(self) -> RegularisedCriterion:
+    def phi(self) -> RegularisedCriterion:
         """Ds-optimality for the factor of the difference, the sum of all pairs."""
         shares = tuple(pair.share for pair in self.pairs)
         return RegularisedCriterion(DOptimal(), self.space.interest, shares)

@@ -292,7 +292,7 @@ class _Relaxed(NamedTuple):
 
 
 def _relaxed(gained: DesignInformation, allowed: SamplingRules) -> _Relaxed:
-    if not gained.regularised.criterion.concave:
+    if not gained.phi.criterion.concave:
         return _Relaxed(np.inf, [], np.full(gained.shape, np.nan))
     share = allowed.at_most / len(allowed.times)
     even = np.ones(gained.shape) * allowed.quantities[0] * share
@@ -349,10 +349,10 @@ class _Exchanges:
 
         Mixtures of several sets of quantities would make the bound weak.
         """
-        gained, regularised = self.gained, self.gained.regularised
+        gained, phi = self.gained, self.gained.phi
         bound, met, weights = _relaxed(gained, self.allowed)
-        if not isinstance(regularised.criterion, DOptimal):
-            volume = replace(gained, regularised=replace(regularised, criterion=DOptimal()))
+        if not isinstance(phi.criterion, DOptimal):
+            volume = replace(gained, phi=replace(phi, criterion=DOptimal()))
             met = [*met, *_relaxed(volume, self.allowed).met]
         ranked = sorted(met, key=lambda v: -gained.value(v.astype(float)))
         ends = [self.exchanged(v) for v in (*ranked[:FIRST], *self._sparse())]
@@ -374,7 +374,7 @@ class _Exchanges:
     def restarted(self, best: SampleChoice) -> SampleChoice:
         """The best after exchanges from random choices; deterministic."""
         random, shape = np.random.default_rng(0), self.gained.shape
-        most = MOST if self.gained.regularised.criterion.concave else MOST_NOT_CONCAVE
+        most = MOST if self.gained.phi.criterion.concave else MOST_NOT_CONCAVE
         for k in range(min(most, EXCHANGES // (shape[0] * self.allowed.at_most * shape[1]))):
             if best.value >= best.bound - CLOSED:
                 break
@@ -406,7 +406,7 @@ class _Exchanges:
                 spare = self.allowed.at_most - int(times[e].sum())
                 for i in (*np.flatnonzero(times[e]), *[None] * spare):
                     moved, value = self._moved(times, e, i)
-                    adds = i is None and self.gained.regularised.criterion.concave
+                    adds = i is None and self.gained.phi.criterion.concave
                     if value > now + BETTER or (adds and value >= now - BETTER):
                         times, now, better = moved, value, True
         taken = np.asarray(times[..., None] & self.allowed.quantities[0])
@@ -426,12 +426,10 @@ class _Exchanges:
             return left, -np.inf
         pairs = zip(self._informations(left), self.samples, strict=True)
         moves = [np.concatenate([f[None], f + s[tuple(places.T)]]) for f, s in pairs]
-        regularised = self.gained.regularised
-        less, *values = regularised.together([regularised(one) for one in moves])
+        phi = self.gained.phi
+        less, *values = phi.together([phi(one) for one in moves])
         best = int(np.argmax(values))
-        leaves_out = (
-            i is not None and not regularised.criterion.concave and self.allowed.affords(left)
-        )
+        leaves_out = i is not None and not phi.criterion.concave and self.allowed.affords(left)
         if leaves_out and less > values[best]:
             return left, float(less)
         left[tuple(places[best])] = True
@@ -456,8 +454,8 @@ class _Exchanges:
         return np.array(places, dtype=np.intp).reshape(-1, 2)
 
     def _value(self, times: BoolArray) -> float:
-        regularised = self.gained.regularised
-        return float(regularised.together([regularised(f) for f in self._informations(times)]))
+        phi = self.gained.phi
+        return float(phi.together([phi(f) for f in self._informations(times)]))
 
     def _informations(self, times: BoolArray) -> list[FloatArray]:
         pairs = zip(self.gained.known, self.samples, strict=True)

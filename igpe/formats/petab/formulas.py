@@ -94,10 +94,8 @@ SIDES = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.g
 
 def number(value: float) -> Any:
     """A number as an expression; a whole one exactly, so that powers stay what they are."""
-    is_whole = float(value).is_integer() and abs(value) <= EXACT
-    return (
-        library("sympy").Integer(int(value)) if is_whole else library("sympy").Float(float(value))
-    )
+    sympy, is_whole = library("sympy"), float(value).is_integer() and abs(value) <= EXACT
+    return sympy.Integer(int(value)) if is_whole else sympy.Float(float(value))
 
 
 def symbol(name: str) -> Any:

@@ -376,10 +376,8 @@ def _remembered(
         noting = event._replace(sets=noted, delay=number(0), keeps=True, persists=True)
         remembering += [noting, event._replace(sets=sets, keeps=False, persists=True)]
         if not event.persists:
-            off, expired = (
-                sympy.Not(boolean(event.trigger)),
-                {since: symbol(TIME) - event.delay - 1},
-            )
+            off = sympy.Not(boolean(event.trigger))
+            expired = {since: symbol(TIME) - event.delay - 1}
             remembering.append(noting._replace(trigger=off, sets=expired, at_start=False))
     return tuple(remembering), memory
 

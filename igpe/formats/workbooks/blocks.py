@@ -183,9 +183,8 @@ def _blocks(
     rows = grid.rows
     valued = {c for r in data[:FEW_ROWS] for c in _values(rows[r])}
     candidates = [r for r in range(first, last + 1) if not _is_unit_row(rows[r])] or [first]
-    if not any(
-        words.is_time(c.text) for r in candidates for c in rows[r]
-    ):  # "t / min", "A" are units
+    # "t / min", "A" are units
+    if not any(words.is_time(c.text) for r in candidates for c in rows[r]):
         candidates += [r for r in range(first, last + 1) if any(map(_is_time_in_unit, rows[r]))]
     header = max(candidates, key=lambda r: (len(valued & set(_texts(rows[r]))), r))
     over = rows[header - 1] if header > first else [EMPTY] * len(rows[header])
@@ -293,9 +292,8 @@ def _beside(columns: list[int], headers: dict[int, str], data: Sequence[Row]) ->
     texts = {tuple(row[c].text for row in data) for c in times}
     if len(texts) == len(times) > 1 and times[0] == columns[0]:
         parts = _spans(columns, times)
-        if all(len(p) > 1 for p in parts) and not any(
-            words.speaks_of(words.DATES, headers[c]) for c in times
-        ):
+        are_dates = any(words.speaks_of(words.DATES, headers[c]) for c in times)
+        if all(len(p) > 1 for p in parts) and not are_dates:
             return parts
     again = [c for c in times if headers[c].lower() == headers[times[0]].lower()]
     if len(again) <= 1:
