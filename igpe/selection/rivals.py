@@ -275,8 +275,7 @@ class Rivals(Shown):
         axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
               figure
         """
-        best = dict(list(self.results.items())[:most])
-        return plot_rivals(best, axes)
+        return plot_rivals(dict(list(self.results.items())[:most]), axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         shown = self.table.drop(columns=["objective", "weight"])

@@ -261,8 +261,7 @@ class Reactor:
     def _repr_html_(self) -> str:
         """The reactions, and the equations of the model that they make."""
         rows = [(f"r{k}", r.text) for k, r in enumerate(self.steps, start=1)]
-        written = typeset(equations(self))
-        return table(("", "reaction"), rows) + written
+        return table(("", "reaction"), rows) + typeset(equations(self))
 
     @property
     def steps(self) -> tuple[Reaction, ...]:
