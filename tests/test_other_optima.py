@@ -91,7 +91,7 @@ def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins)
 def test_a_search_that_was_cut_short_does_not_count_sets(twins):
     cut = replace(twins, notes=(*twins.notes, EXHAUSTED))
     assert cut.verdict["parameters"].startswith("at least 2 sets of values explain")
-    assert "at least 2 sets of values explain the data equally well" in str(cut)
+    assert "\nAt least 2 sets of values explain the data equally well" in str(cut)
     assert twins.verdict["parameters"].startswith("2 sets of values explain")
 
 

@@ -470,6 +470,12 @@ def test_only_a_product_is_determined(product):
     assert str(product).count("  not determined\n") == 2
 
 
+def test_a_function_that_is_not_known_from_zero_is_called_uncertain(product):
+    (one,) = product.combined
+    unsure = replace(product, combined=(replace(one, standard_errors=(0.6 * one.values[0],)),))
+    assert re.search(r"only as k1\*k2 \(uncertain: 0\.\d+ ± 0\.\d+\)\n", str(unsure))
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

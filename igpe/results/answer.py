@@ -468,7 +468,7 @@ def actions(result: ResultData) -> list[str]:
     if result.other_optima:
         advice = exchange_sentences(result) or ["Measure more, or narrow the bounds."]
         sets = f"{_several(result)} (see result.details)."
-        lines.append(" ".join([sets, *advice]))
+        lines.append(" ".join([f"{sets[0].upper()}{sets[1:]}", *advice]))
     if result.proof is not None and has_better(result, result.proof):
         lines.append(
             "igpe.certify reached better values. See result.details, and start a new fit from "

@@ -147,6 +147,7 @@ LIKELIHOOD = "-2 log likelihood"  # how the criterion begins, where the objectiv
 PRIOR = "The prior of "  # how the action on a prior begins that the measurements contradict
 START = "The start value of "  # the same, for one that is far from the first measurement
 TOO_COARSE = "The grid in space is too coarse"  # how that action begins
+UNSURE = 2.0  # standard errors of a value that may as well be zero
 VARYING = 1e-12  # relative scatter of one measured value is rounding
 BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
@@ -229,7 +230,8 @@ class Combined:
 def _size(value: float, error: float) -> str:
     if not math.isfinite(value) or math.isinf(error):
         return ""
-    return f" = {number(value, error)}" + f" ± {error:.2g}" * math.isfinite(error)
+    size = number(value, error) + f" ± {error:.2g}" * math.isfinite(error)
+    return f" (uncertain: {size})" if abs(value) <= UNSURE * error else f" = {size}"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import constraints, refuse, require_plain
 from igpe.dynamics.shooting.limits_of_model import violated
-from igpe.dynamics.shooting.refine import require_inactive
+from igpe.dynamics.shooting.refine import require_inactive, search_beside
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import fully_held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -124,8 +124,11 @@ def likelihood(
     problem = fully_held_weights(problem, estimate or values, values)
     start = problem.box.clip(problem.box.vector(values))
     residuals = Residuals(problem, method.integrator)
-    fit = method.search.fit(residuals, start, problem.box)
-    fit = refitted_on_bounds(residuals, fit, problem.box, method.search)
+    search = method.search
+    if isinstance(search, GaussNewton):
+        search = search_beside(problem, residuals(start), search)
+    fit = search.fit(residuals, start, problem.box)
+    fit = refitted_on_bounds(residuals, fit, problem.box, search)
     if fit.at is None:
         broken = residuals.broken
         reason = broken.sentence if broken else fit.status.value

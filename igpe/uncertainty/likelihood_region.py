@@ -11,12 +11,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import eigh
 
 from igpe.core.errors import ProblemError
 from igpe.core.markup import Rows, Shown
 from igpe.dynamics.likelihood import allowed_rise
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.covariance import ellipse
+from igpe.numerics.covariance import Uncertainty, ellipse
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_region
@@ -108,10 +109,11 @@ def region(
     if len(set(pair)) != 2:  # noqa: PLR2004
         raise ProblemError(f"A region needs two different unknowns; got {list(pair)}.")
     base = at_estimate(problem, estimate, method, "igpe.uncertainty.region", confidence=confidence)
+    i, j = (problem.box.names.index(n) for n in pair)
     rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
+    rise *= _inflation(base.errors, [i, j])
     if not np.isfinite(rise):
         raise ProblemError(NO_ERRORS)
-    i, j = (problem.box.names.index(n) for n in pair)
     ridge = _ridge(base, i, rise)
     slices = [_slice(base, point, (i, j), rise) for point in ridge]
     upper, lower = [s.upper for s in slices], [s.lower for s in reversed(slices)]
@@ -132,6 +134,20 @@ def region(
         units=(problem.unit(pair[0]), problem.unit(pair[1])),
         notes=tuple(left_out(problem, "igpe.uncertainty.region", "points of the region", points)),
     )
+
+
+def _inflation(errors: Uncertainty, pair: list[int]) -> float:
+    """By how much more than for all alike the sum of squares may rise.
+
+    Where quantities have errors of their own: in the direction of the plane where it may rise most.
+    """
+    root, own = errors.spread.root.root[pair], errors.covariance[np.ix_(pair, pair)]
+    alike = errors.variance * root @ root.T
+    if not np.isfinite(own).all() or np.linalg.matrix_rank(alike, hermitian=True) < len(pair):
+        return float(errors.inflation[pair].max())
+    longer = float(eigh(own, alike, eigvals_only=True).max())
+    quantiles = errors.inflation[pair] * np.diag(alike) / np.diag(own)
+    return longer * float(quantiles.max())
 
 
 Corner: TypeAlias = tuple[float, float, str]

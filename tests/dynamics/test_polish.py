@@ -11,6 +11,11 @@ import pytest
 from pyomo import dae
 
 import igpe
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting import refine
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, GaussNewtonInBlocks
+from igpe.uncertainty.likelihood import likelihood
 
 TIMES = np.linspace(0.1, 3.0, 12)
 
@@ -85,3 +90,29 @@ def test_a_seed_reaches_every_search() -> None:
     assert settings.seed == 7
     assert settings.routes.quick.seed == 7
     assert settings.routes.proven.seed == 7
+
+
+@pytest.mark.parametrize(
+    ("many", "sigma", "in_blocks"),
+    [(1, 0.1, True), (2, 0.1, False), (1, 0.001, False), (1, None, False)],
+)
+def test_only_many_unknowns_of_an_explained_fit_may_be_given_up(
+    monkeypatch, many, sigma, in_blocks
+) -> None:
+    """Elsewhere a search goes on as long as it gains anything."""
+    monkeypatch.setattr(refine, "MANY", many)
+    values = np.exp(-TIMES) + 0.05 * np.random.default_rng(2).standard_normal(len(TIMES))
+    run = igpe.Experiment(pd.DataFrame({"time": TIMES, "x": values}), start={"x": 1.0}, sigma=sigma)
+    of_decay = igpe.Problem(decay, parameters=["k"], experiments=run)
+    at = Residuals(of_decay, Automatic())(np.array([1.0]))
+    search = GaussNewton(radius=0.3, max_iterations=7)
+    beside = refine.search_beside(of_decay, at, search)
+    assert isinstance(beside, GaussNewtonInBlocks) is in_blocks
+    assert (beside.radius, beside.max_iterations) == (0.3, 7)
+    asked = []
+    monkeypatch.setattr(
+        "igpe.uncertainty.likelihood.search_beside",
+        lambda problem, at, search: asked.append(at.cost) or search,
+    )
+    likelihood(of_decay, {"k": 1.0}, igpe.SingleShooting(), "a test")
+    assert asked == [pytest.approx(at.cost)]

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from michaelis_menten import DECAY_TRUTH, decay, decay_data
+from pyomo import dae
 from scipy import stats
 from small_problems import PRODUCT_NEAR, TIMES, line, product
 
@@ -15,6 +18,17 @@ from igpe.results.plots.fit import plot_correlation, plot_ellipses, plot_residua
 from igpe.uncertainty.likelihood_region import region
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
+
+
+def two_decays(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.k, m.l = pyo.Var(bounds=(0.1, 10)), pyo.Var(bounds=(0.1, 10))
+    m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
+    m.da, m.db = dae.DerivativeVar(m.a, wrt=m.t), dae.DerivativeVar(m.b, wrt=m.t)
+    m.ra = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k * m.a[t])
+    m.rb = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == -m.l * m.b[t])
+    return m
 
 
 @pytest.mark.parametrize("sigma", [0.2, None])
@@ -66,6 +80,22 @@ def test_what_makes_no_sense_is_refused(change, says):
     given = {"problem": decay(), "estimate": DECAY_TRUTH, "names": ["vmax", "km"]} | change
     with pytest.raises(ProblemError, match=says):
         region(**given)
+
+
+def test_a_short_series_has_its_own_errors():
+    """The size of six errors of `b`, which `l` alone moves, is less known than of 40 of `a`."""
+    rng, t = np.random.default_rng(1), np.linspace(0.0, 3.0, 40)
+    table = pd.DataFrame({"time": t, "a": np.exp(-t), "b": np.exp(-0.5 * t)})
+    table[["a", "b"]] += 0.03 * rng.standard_normal((40, 2))
+    table.loc[~table.index.isin([4, 9, 14, 19, 24, 29]), "b"] = np.nan
+    run = igpe.Experiment(table, start={"a": 1.0, "b": 1.0}, start_time=0.0)
+    problem = igpe.Problem(two_decays, parameters=["k", "l"], experiments=[run])
+    result = igpe.estimate(problem)
+    single = igpe.profile(problem, result, ["l"]).profiles[0]
+    edge = region(problem, result, ["k", "l"]).edge
+    joint = np.sqrt(2 * stats.f.ppf(0.95, 2, 44)) / stats.t.ppf(0.975, 44)
+    far = (single.upper - result.parameters["l"]) * joint
+    assert edge["l"].max() - result.parameters["l"] == pytest.approx(far, rel=0.1)
 
 
 def test_without_degrees_of_freedom_there_is_none():

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import chdtri
 
 from igpe.core.arguments import (
     SHORT,
@@ -43,6 +42,7 @@ from igpe.dynamics.shooting.base import (
     Estimator,
     Profile,
     from_many_starts,
+    most_explained,
     require_bounds,
     require_start,
 )
@@ -276,7 +276,7 @@ class Restarts(Checked):
     def explained(self, size: int) -> float:
         """Return the largest cost that measurement errors of known size can explain, for `size`
         residuals."""
-        return float(chdtri(size, self.chance))
+        return most_explained(size, self.chance)
 
     def run(
         self,

@@ -169,9 +169,17 @@ def is_chi_squared(problem: Problem) -> bool:
 ACCEPTED = 0.05  # chance that a right fit is not taken for explained
 
 
+def most_explained(size: int, chance: float = ACCEPTED) -> float:
+    """The largest cost of so many residuals that errors of known size explain.
+
+    chance  that they do not explain a right fit
+    """
+    return float(chdtri(size, chance))
+
+
 def is_explained(problem: Problem, at: Linearised) -> bool:
     """Return True if errors of known size explain the residuals."""
-    return is_chi_squared(problem) and at.cost <= float(chdtri(len(at.residual), ACCEPTED))
+    return is_chi_squared(problem) and at.cost <= most_explained(len(at.residual))
 
 
 def losses_of(problem: Problem, unit: float = 1.0) -> tuple[Robust, ...]:

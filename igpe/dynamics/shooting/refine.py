@@ -44,7 +44,6 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton, GaussNewtonInB
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
-EXPLAINED = GaussNewtonInBlocks(radius=0.1, max_iterations=300)
 MANY = 50  # unknowns; 300 iterations of fewer take seconds
 FEW = 10  # steps by CVODES, after which the model is compiled
 WORSE = 1.0  # relative rise of the objective above another candidate's that is far worse
@@ -109,8 +108,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem)
     if is_shot:
-        may_creep = len(box) >= MANY and is_explained(problem, at)
-        search = EXPLAINED if may_creep else SEARCH
+        search = search_beside(problem, at, SEARCH)
         near = _fitted(problem, residuals, x, search)
         fit = refitted_on_bounds(residuals, near, box, search)
     passed = (
@@ -148,6 +146,16 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
         # meshes were too coarse, the integrator is not
         estimate = replace(estimate, status=fit.status)
     return Refined(estimate, fit.at)
+
+
+def search_beside(problem: Problem, at: Linearised | None, search: GaussNewton) -> GaussNewton:
+    """The search for the optimum beside a point, in blocks where it may creep for long.
+
+    Of many unknowns, where errors explain the residuals at the point.
+    """
+    if at is None or len(problem.box) < MANY or not is_explained(problem, at):
+        return search
+    return GaussNewtonInBlocks(**vars(search))
 
 
 def _held(problem: Problem, estimate: Estimate, at: Linearised) -> Estimate:
