@@ -37,6 +37,7 @@ from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import LIKELIHOOD, Landscape, distinct, has_same_values, is_same_objective
+from igpe.results.answer import actions
 from igpe.results.certificates import DynamicCertificate
 
 pytestmark = pytest.mark.thorough
@@ -86,6 +87,18 @@ def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins)
     for written in (twins.details.text, twins._repr_html_(), twins.report()):
         title = "Set 2 of 2 sets that explain the data equally well: sum of squares 34.3765"
         assert title in written
+
+
+def test_an_exchange_may_change_other_unknowns(twins):
+    """As the volume where rates of absorption and elimination change places."""
+    (other,) = twins.other_optima
+    scaled = [p if p.name[0] == "l" else replace(p, value=2 * p.value) for p in other.estimates]
+    beside = replace(twins, other_optima=(replace(other, estimates=tuple(scaled)),))
+    said = "Between sets, l1 and l2 exchange their values, with other values of A1 and A2."
+    assert said in actions(beside)[0]
+    ends = [replace(p, bounds=(p.bounds[0], twins.parameters["l1"])) for p in scaled]
+    by_chance = replace(beside, other_optima=(replace(other, estimates=tuple(ends)),))
+    assert "exchange" not in actions(by_chance)[0]
 
 
 def test_a_search_that_was_cut_short_does_not_count_sets(twins):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from igpe.core.arrays import connected
+from igpe.core.box import is_reached
 from igpe.core.markup import (
     aligned,
     bullets,
@@ -19,7 +20,7 @@ from igpe.core.markup import (
 )
 from igpe.numerics.optima import is_same_objective
 from igpe.results.residual_table import NOT_INTEGRATED
-from igpe.results.result_data import Parameter, ResultData, has_better, rounding
+from igpe.results.result_data import Optimum, Parameter, ResultData, has_better, rounding
 
 HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
 
@@ -259,7 +260,7 @@ EQUAL = 1e-4  # relative difference of a value that two unknowns exchange, found
 
 
 def exchange_sentences(result: ResultData) -> list[str]:
-    """Sentences on unknowns that exchange their values; none where no set does only this.
+    """Sentences on unknowns that exchange their values; none where no set does this.
 
     Spectra are none: with other rate constants, the pure spectra of the species change as well.
     """
@@ -270,12 +271,16 @@ def exchange_sentences(result: ResultData) -> list[str]:
     links = [{n} for n in names] + [{a, b} for move in moves for a, b in move.items()]
     first, *others = [sorted(part, key=names.index) for part in connected(links)]
     so_do = "".join(f", and so do {listed(other)}" for other in others)
+    pairs = zip(result.other_optima, moves, strict=True)
+    changed = {n for other, move in pairs if move for n in _moved(result, other)} - {*names}
+    beside = listed([n for n in result.parameters if n in changed])
+    beside = f", with other values of {beside}" if changed else ""
     one, other, *_ = first
     is_plain = one.isidentifier() and other.isidentifier()
     order = f"a constraint (m.{one} >= m.{other}) or by bounds" if is_plain else "bounds"
     rest = "Measure more, or narrow the bounds, to tell the other sets apart."
     return [
-        f"Between sets, {listed(first)} exchange their values{so_do}.",
+        f"Between sets, {listed(first)} exchange their values{so_do}{beside}.",
         "More measurements of the same quantities cannot tell these sets apart.",
         f"Measure another quantity, or give the order by {order}.",
         *[rest] * (not all(moves)),
@@ -283,21 +288,32 @@ def exchange_sentences(result: ResultData) -> list[str]:
 
 
 def _moves(result: ResultData, number: int) -> Mapping[str, str]:
-    """Unknown -> the one whose value it has in another set; empty if that is no exchange."""
+    """Unknown -> the one whose value it has in another set; empty if that is no exchange.
+
+    Others may have any value there, but values on bounds may be the same by chance.
+    """
     other = result.other_optima[number]
     most = EQUAL * abs(result.objective)
     if not is_same_objective(result.objective, other.objective, rounding(result), most):
         return {}
-    here = {n: result.parameters[n] for n in other.parameters}
-    moved = {n: v for n, v in other.parameters.items() if not _is_equal(v, here[n])}
+    here, moved = result.parameters, _moved(result, other)
     left, moves = list(moved), {}
     for name, value in moved.items():
         source = next((n for n in left if _is_equal(here[n], value)), None)
-        if source is None:
-            return {}
-        left.remove(source)
-        moves[name] = source
-    return moves
+        if source is not None:
+            left.remove(source)
+            moves[name] = source
+    while moves.keys() != (closed := moves.keys() & moves.values()):
+        moves = {n: source for n, source in moves.items() if n in closed and source in closed}
+    bounds = [(here[p.name], end) for p in other.estimates if p.name in moves for end in p.bounds]
+    by_chance = moves.keys() != moved.keys() and any(is_reached(*one) for one in bounds)
+    return {} if by_chance else moves
+
+
+def _moved(result: ResultData, other: Optimum) -> dict[str, float]:
+    """The values in another set that are not those of the result."""
+    here = result.parameters
+    return {n: v for n, v in other.parameters.items() if not _is_equal(v, here[n])}
 
 
 def _is_equal(one: float, other: float) -> bool:
