@@ -470,6 +470,12 @@ def test_only_a_product_is_determined(product):
     assert str(product).count("  not determined\n") == 2
 
 
+def test_a_far_end_of_an_interval_has_no_more_digits_than_it_deserves(chain):
+    one = replace(chain.estimates[0], value=0.0491, standard_error=0.001, lower=0.0464, upper=51.88)
+    assert one.texts == ["0.04910", "0.04640", "51.9"]
+    assert replace(one, upper=1e9).texts[-1] == "1.00e+09"
+
+
 def test_a_function_that_is_not_known_from_zero_is_called_uncertain(product):
     (one,) = product.combined
     unsure = replace(product, combined=(replace(one, standard_errors=(0.6 * one.values[0],)),))

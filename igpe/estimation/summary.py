@@ -32,7 +32,7 @@ from igpe.dynamics.shooting.reweighting import FAR_OFF
 from igpe.dynamics.shooting.tangent import Tangent, tangent
 from igpe.estimation.settings import LATER, Settings, Steps
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
-from igpe.estimation.tables import combined, curves, fitted, sizes_of_errors
+from igpe.estimation.tables import combined, curves, fitted, on_assumed_sizes, sizes_of_errors
 from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.lack_of_fit import chi_squared_probability
 from igpe.numerics.least_squares.base import Linearised
@@ -271,7 +271,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         actions=(
             *_held_by(problem, free.active),
             *_contradicted(problem, x, errors),
-            *_guessed(problem, at),
+            *on_assumed_sizes(problem, at),
             *_actions(steps),
             *_small(problem),
             *[unconfirmed] * bool(unconfirmed),
@@ -516,18 +516,6 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
             f"No standard deviations were given{how}: {', '.join(map(' '.join, sizes.items()))}. "
             "With igpe.Experiment(..., sigma='equal') all quantities have the same weight."
         )
-
-
-def _guessed(problem: Problem, at: Linearised | None) -> list[str]:
-    """That intervals rest on standard deviations that igpe assumed."""
-    sizes, assumed = sizes_of_errors(problem, at)
-    if not assumed:
-        return []
-    values = ", ".join(f"{n} {sizes[n]}" for n in assumed)
-    return [
-        "There are too few measurements to estimate these standard deviations, so igpe assumed "
-        f"them: {values}. Intervals depend on them. Write sigma=... if you know them."
-    ]
 
 
 def _contradicted(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iterator[str]:

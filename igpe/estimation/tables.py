@@ -30,7 +30,7 @@ from igpe.numerics.least_squares.base import Linearised
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import standardised
-from igpe.results.result_data import Combined
+from igpe.results.result_data import ASSUMED, Combined
 from igpe.structure.combinations import IdentifiableCombination
 from igpe.structure.identifiability import Identifiability
 
@@ -261,3 +261,15 @@ def sizes_of_errors(problem: Problem, at: Linearised | None) -> tuple[dict[str, 
     spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
     texts = {n: f"{spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items()}
     return texts, assumed_sizes(problem, rows[: problem.size])
+
+
+def on_assumed_sizes(problem: Problem, at: Linearised | None) -> list[str]:
+    """That intervals rest on standard deviations that igpe assumed."""
+    sizes, assumed = sizes_of_errors(problem, at)
+    if not assumed:
+        return []
+    values = ", ".join(f"{n} {sizes[n]}" for n in assumed)
+    return [
+        f"{ASSUMED}, so igpe assumed them: {values}. Intervals depend on them. Write sigma=... if "
+        "you know them."
+    ]

@@ -43,6 +43,7 @@ from igpe.results.residual_table import (
     probability,
 )
 from igpe.results.result_data import (
+    ASSUMED,
     PRIOR,
     START,
     TOO_COARSE,
@@ -61,6 +62,7 @@ SHOWN = 2  # active constraints in the verdict
 MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 WIDER = 8.0  # standard errors that are more than an interval of 95 % has, of some 6 measurements
+IF_RIGHT = ", if the assumed standard deviations are right"
 SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
 LONG = 0.3  # of a value, from which on one side of its interval it is not determined
 KEPT = 1.25  # factor within which a ratio or product stays along intervals by profile
@@ -263,12 +265,14 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     gone = named(lost, "not determined")
     if result.status in UNFINISHED:  # errors and intervals describe an optimum
         return "; ".join(["not judged: the values may not be an optimum", *shared, *gone]), "bad"
+    is_assumed = any(a.startswith(ASSUMED) for a in result.actions)
     parts = [
-        *named(known, "determined"), *only, *shared, *([_poor(poor)] if poor else []), *besides,
-        *gone, *named(held, "at a bound"), *named(tied, "held by active constraints"),
-        *_correlated(result, known),
+        *named(known, f"determined{IF_RIGHT * is_assumed}"), *only, *shared,
+        *([_poor(poor)] if poor else []), *besides, *gone, *named(held, "at a bound"),
+        *named(tied, "held by active constraints"), *_correlated(result, known),
     ]  # fmt: skip
-    grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
+    is_sure = len(known) == len(free) and not (sets or is_assumed)
+    grade: Grade = "good" if is_sure else "fair"
     return sets + "; ".join(parts), grade if known or held or tied else "bad"
 
 

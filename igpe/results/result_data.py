@@ -146,7 +146,9 @@ class StructureMap:
 LIKELIHOOD = "-2 log likelihood"  # how the criterion begins, where the objective is one
 PRIOR = "The prior of "  # how the action on a prior begins that the measurements contradict
 START = "The start value of "  # the same, for one that is far from the first measurement
+ASSUMED = "There are too few measurements to estimate these standard deviations"
 TOO_COARSE = "The grid in space is too coarse"  # how that action begins
+FAR = 10.0  # standard errors from the value to an end of an interval that has fewer digits
 UNSURE = 2.0  # standard errors of a value that may as well be zero
 VARYING = 1e-12  # relative scatter of one measured value is rounding
 BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."
@@ -196,6 +198,9 @@ class Parameter(Suggesting):
         """The value and, where they are known, the ends of the interval, with digits as shown."""
         known = math.isfinite(self.lower) and math.isfinite(self.upper)
         shown = numbers((self.value, self.lower, self.upper), self.spread)
+        for k, end in enumerate((self.lower, self.upper), start=1):
+            if self.spread * FAR < (far := abs(end - self.value)) < math.inf:
+                shown[k] = number(end, far / 4)  # as long an interval has this error
         return shown if known and not math.isinf(self.error) else shown[:1]
 
 

@@ -313,7 +313,9 @@ def test_an_assumed_weight_is_called_so():
     (said,) = [a for a in result.actions if "igpe assumed" in a]
     assert said.startswith("There are too few measurements to estimate these standard deviations")
     assert "so igpe assumed them: b " in said
-    assert said in " ".join(str(result).split())
+    shown = " ".join(str(result).split())
+    assert said in shown
+    assert "determined, if the assumed standard deviations are right" in shown
 
 
 def test_weights_that_are_all_assumed_do_not_follow_residuals():
