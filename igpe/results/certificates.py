@@ -349,6 +349,12 @@ class SeparateRegion:
         return np.stack([points.min(axis=0), points.max(axis=0)])
 
 
+POOLED = (
+    "The region counts the degrees of freedom of all quantities together. Intervals of a result "
+    "count those of each quantity, and may be longer."
+)
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
     """A likelihood region within the bounds, enclosed from outside and from inside.
@@ -458,6 +464,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         lines += self._verdicts()
         if self._premise:
             lines.append(self._premise.strip())
+        if self.degrees and len(self.relative_sigma) > 1:
+            lines.append(POOLED)
         return lines
 
     def _count(self) -> str:

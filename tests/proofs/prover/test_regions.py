@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ SAMPLES = 4000
 @pytest.fixture(scope="module")
 def two() -> CertifiedRegion:
     return igpe.certify_region(mirrored(), TRUTH, time_limit=300)
+
+
+def test_what_it_counts_other_than_intervals_do_is_said(two: CertifiedRegion) -> None:
+    """Only where several quantities have standard deviations of their own, which are unknown."""
+    said = "counts the degrees of freedom of all quantities together"
+    assert said in replace(two, degrees=9, relative_sigma={"a": 0.5, "b": 2.0}).sentence
+    assert said not in replace(two, degrees=9, relative_sigma={"a": 1.0}).sentence
+    assert said not in replace(two, relative_sigma={"a": 0.5, "b": 2.0}, degrees=0).sentence
 
 
 def random_points(region: CertifiedRegion, count: int, seed: int = 0) -> Any:
