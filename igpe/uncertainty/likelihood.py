@@ -126,7 +126,7 @@ def likelihood(
     residuals = Residuals(problem, method.integrator)
     search = method.search
     if isinstance(search, GaussNewton):
-        search = search_beside(problem, residuals(start), search)
+        search = search_beside(problem, residuals, start, search)
     fit = search.fit(residuals, start, problem.box)
     fit = refitted_on_bounds(residuals, fit, problem.box, search)
     if fit.at is None:

@@ -108,7 +108,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem)
     if is_shot:
-        search = search_beside(problem, at, SEARCH)
+        search = search_beside(problem, residuals, x, SEARCH)
         near = _fitted(problem, residuals, x, search)
         fit = refitted_on_bounds(residuals, near, box, search)
     passed = (
@@ -148,14 +148,16 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     return Refined(estimate, fit.at)
 
 
-def search_beside(problem: Problem, at: Linearised | None, search: GaussNewton) -> GaussNewton:
-    """The search for the optimum beside a point, in blocks where it may creep for long.
+def search_beside(
+    problem: Problem, residuals: Residuals, x: FloatArray, search: GaussNewton
+) -> GaussNewton:
+    """The search for the optimum beside x (n,), in blocks where it may creep for long.
 
-    Of many unknowns, where errors explain the residuals at the point.
+    Of many unknowns, where errors explain the residuals at x.
     """
-    if at is None or len(problem.box) < MANY or not is_explained(problem, at):
-        return search
-    return GaussNewtonInBlocks(**vars(search))
+    at = residuals(x) if len(problem.box) >= MANY else None
+    is_sure = at is not None and is_explained(problem, at)
+    return GaussNewtonInBlocks(**vars(search)) if is_sure else search
 
 
 def _held(problem: Problem, estimate: Estimate, at: Linearised) -> Estimate:
