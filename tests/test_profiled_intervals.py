@@ -1,6 +1,7 @@
 """Intervals by profile where the curvature at the optimum does not give them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,11 @@ from ode import ode, over_time, row
 from scipy.integrate import solve_ivp
 
 import igpe
+from igpe.core.status import Status
+from igpe.dynamics.shooting import refine
 from igpe.estimation.profiled import (
     LOST,
+    _can_profile,
     _intervals,
     _with_interval,
     _with_intervals,
@@ -43,6 +47,23 @@ def bounded(most, **kwargs):
         parameters={"V": (0.01, most), "K": (0.01, 1000)},
         experiments=problem(**kwargs).experiments,
     )
+
+
+@pytest.mark.parametrize(
+    ("many", "status", "can"),
+    [
+        (2, Status.CONVERGED, True),
+        (2, Status.ITERATION_LIMIT, False),
+        (3, Status.ITERATION_LIMIT, True),  # few unknowns: a profile ends the search
+    ],
+)
+def test_a_search_that_was_given_up_has_no_profiles(monkeypatch, many, status, can):
+    monkeypatch.setattr(refine, "MANY", many)
+    posed = problem(start=3.0)
+    result = replace(igpe.estimate(posed, certify=False), status=status)
+    at = igpe.SingleShooting().prepare(posed).residuals(posed.box.vector(result.parameters))
+    steps = SimpleNamespace(problem=posed, best=SimpleNamespace(at=at))
+    assert _can_profile(steps, result) is can
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import allowed_rise, errors_at
 from igpe.dynamics.shooting.base import is_plain
+from igpe.dynamics.shooting.refine import may_creep
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by, with_own_weights
@@ -213,8 +214,12 @@ def _profiled(
 
 
 def _can_profile(steps: Steps, result: Result) -> bool:
+    """A profile begins at an optimum: not where step 5 gave up a search that hardly gained."""
+    at = steps.best.at
+    is_cut = result.status is Status.ITERATION_LIMIT
     return (
-        steps.best.at is not None
+        at is not None
+        and not (is_cut and may_creep(steps.problem, at))
         and not (result.status.is_early or result.active)
         and result.degrees > 0
         and is_plain(steps.problem)

@@ -148,16 +148,21 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     return Refined(estimate, fit.at)
 
 
+def may_creep(problem: Problem, at: Linearised) -> bool:
+    """Whether a search may hardly gain anything for long: of many unknowns, errors explaining all.
+
+    at  residuals at a point
+    """
+    return len(problem.box) >= MANY and is_explained(problem, at)
+
+
 def search_beside(
     problem: Problem, residuals: Residuals, x: FloatArray, search: GaussNewton
 ) -> GaussNewton:
-    """The search for the optimum beside x (n,), in blocks where it may creep for long.
-
-    Of many unknowns, where errors explain the residuals at x.
-    """
+    """The search for the optimum beside x (n,), in blocks where it may creep for long."""
     at = residuals(x) if len(problem.box) >= MANY else None
-    is_sure = at is not None and is_explained(problem, at)
-    return GaussNewtonInBlocks(**vars(search)) if is_sure else search
+    creeps = at is not None and may_creep(problem, at)
+    return GaussNewtonInBlocks(**vars(search)) if creeps else search
 
 
 def _held(problem: Problem, estimate: Estimate, at: Linearised) -> Estimate:
