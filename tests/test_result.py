@@ -23,7 +23,7 @@ from igpe.dynamics.shooting import base as shooting_base
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
 from igpe.results.residual_table import oversized
-from igpe.results.result_data import BY_PROFILE
+from igpe.results.result_data import BY_PROFILE, WITHOUT_PROFILE
 
 TIMES = np.linspace(0.25, 5.0, 20)
 NOISE = 0.01 * np.random.default_rng(0).standard_normal(len(TIMES))
@@ -474,6 +474,13 @@ def test_a_far_end_of_an_interval_has_no_more_digits_than_it_deserves(chain):
     one = replace(chain.estimates[0], value=0.0491, standard_error=0.001, lower=0.0464, upper=51.88)
     assert one.texts == ["0.04910", "0.04640", "51.9"]
     assert replace(one, upper=1e9).texts[-1] == "1.00e+09"
+
+
+def test_an_interval_that_may_be_too_short_determines_nothing(chain):
+    assert chain.verdict["parameters"].startswith("both determined")
+    note = WITHOUT_PROFILE.format("k1")
+    rough = replace(chain, notes=(*chain.notes, note))
+    assert rough.verdict["parameters"].startswith("k2 determined; k1 uncertain")
 
 
 def test_a_function_that_is_not_known_from_zero_is_called_uncertain(product):

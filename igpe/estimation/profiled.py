@@ -32,7 +32,7 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.answer import agreement, named_or_counted
 from igpe.results.result import Result
-from igpe.results.result_data import BY_PROFILE, Parameter, rounding
+from igpe.results.result_data import BY_PROFILE, WITHOUT_PROFILE, Parameter, rounding
 from igpe.uncertainty.likelihood import chosen
 from igpe.uncertainty.path import End, complete, limited, limits
 from igpe.uncertainty.profile import ParameterProfile, ProfileJob, Profiles, followed, widened
@@ -47,10 +47,6 @@ MOST = 20  # profiles
 BESIDE = 0.5  # of the limits on work, for those that others show to be needed
 INTEGRATIONS = 10_000  # with derivatives, that profiles of an optimum may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
-WITHOUT_PROFILE = (
-    "The intervals of {} come from the linearised model. Accurate intervals need profile "
-    "likelihoods, which igpe could not compute within its work and time limits."
-)
 TOO_SHORT = (
     "The intervals of {} are rough: too narrow or too wide. Run igpe.profile(problem, result)."
 )

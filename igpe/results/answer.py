@@ -252,7 +252,8 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     if _is_discretised(result):
         return f"{sets}not judged: the intervals apply to the discretised model only", "bad"
     shared, combined = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
-    uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
+    rough = result.unprofiled  # how long these intervals are nobody knows
+    uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p) or p.name in rough}
     known = [p.name for p in plain if p.name not in uncertain]
     lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in combined]
     held, tied = ([n for n, mark in marks.items() if mark == one] for one in (AT_BOUND, HELD))
@@ -362,7 +363,8 @@ def _ratios(
     """
     only, besides, paired, used = [], [], set[str](), set[str]()
     free = [p.name for p in result.estimates[: len(result.covariance)]]
-    unsure = [p for p in plain if p.name in uncertain and p.value and p.name in free]
+    known = {*free} - result.unprofiled
+    unsure = [p for p in plain if p.name in uncertain and p.value and p.name in known]
     for one, other in combinations(unsure, 2):
         pair = {one.name, other.name}
         at = [free.index(one.name), free.index(other.name)]

@@ -151,9 +151,14 @@ TOO_COARSE = "The grid in space is too coarse"  # how that action begins
 FAR = 10.0  # standard errors from the value to an end of an interval that has fewer digits
 UNSURE = 2.0  # standard errors of a value that may as well be zero
 VARYING = 1e-12  # relative scatter of one measured value is rounding
+WITHOUT_PROFILE = (
+    "The intervals of {} come from the linearised model. Accurate intervals need profile "
+    "likelihoods, which igpe could not compute within its work and time limits."
+)
 BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
 PROFILED = PROFILED.replace(r"come\ from", "(?:come from|are by)")  # as results were stored earlier
+UNPROFILED = re.escape(WITHOUT_PROFILE).replace(re.escape("{}"), "(.+)")
 
 
 @dataclass(frozen=True)
@@ -368,7 +373,16 @@ class ResultData:
     @property
     def profiled(self) -> frozenset[str]:
         """Unknowns whose intervals come from profile likelihoods (a note lists them)."""
-        said = (re.fullmatch(PROFILED, note) for note in self.notes)
+        return self._listed(PROFILED)
+
+    @property
+    def unprofiled(self) -> frozenset[str]:
+        """Unknowns whose intervals need profile likelihoods that are missing (a note as well)."""
+        return self._listed(UNPROFILED)
+
+    def _listed(self, note: str) -> frozenset[str]:
+        """The names in notes of that form."""
+        said = (re.fullmatch(note, one) for one in self.notes)
         return frozenset(name for one in said if one for name in one[1].split(", "))
 
     @property
