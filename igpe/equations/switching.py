@@ -84,6 +84,18 @@ class Switching:
         """Whether a jump waits after a switch that states bring about."""
         return any(j.gap is not None and not j.delay.is_zero() for j in self.jumps)
 
+    @property
+    def carries(self) -> bool:
+        """Whether events that happen before a steady-state start go on in the experiment."""
+        return any(jump.before for jump in self.jumps)
+
+    def is_seen(self, gap: int | None, jump: int | None = None) -> bool:
+        """Whether what is measured at a switch or jump is measured after it."""
+        return any(
+            one.is_measured_after and (j == jump or (gap is not None and one.gap == gap))
+            for j, one in enumerate(self.jumps)
+        )
+
 
 class Modes(NamedTuple):
     """Symbols that stand for comparisons; see `Switching` for gaps and closed."""

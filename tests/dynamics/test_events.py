@@ -586,3 +586,31 @@ def test_a_dose_at_the_start_gives_a_slope_its_value():
     given = {"start": {"A": 0.0}, "start_time": 0.0, "events": [Event(at=0.0, add={"A": 2.0})]}
     run = igpe.Experiment(pd.DataFrame({"time": [0.5, 1.0], "A": [1.9, 1.8]}), **given)
     require_slopes_at_start(igpe.Problem(build, parameters=["k"], experiments=run))
+
+
+LEVEL = lambda m, t: m.A[t] >= m.full  # noqa: E731
+ROUGH = (Sundials(), Sundials(rtol=1e-5, atol=1e-7), Automatic(rtol=1e-5), RungeKutta(rtol=1e-5))
+
+
+def counted(times):
+    """A grows; events count in B."""
+    m = over_time(times, "A B", **UNKNOWNS)
+    m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.k * m.A[t])
+    m.of_b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == 0)
+    return m
+
+
+@pytest.mark.parametrize("integrator", ROUGH)
+def test_an_event_happens_once_whatever_the_error_of_integration(integrator):
+    count = Event(when=LEVEL, add={"B": 1.0})
+    problem = posed([count], build=counted, start={"A": 0.1, "B": 0.0})
+    found = igpe.simulate(problem, TRUTH, times=[0.0, 7.0, 9.0], integrator=integrator)
+    assert found["B"].tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("integrator", ROUGH)
+def test_events_with_one_condition_all_happen(integrator):
+    events = [Event(when=LEVEL, set={"A": 0.0}), Event(when=LEVEL, add={"B": 1.0}, delay=0.5)]
+    problem = posed(events, build=counted, start={"A": 0.1, "B": 0.0})
+    found = igpe.simulate(problem, TRUTH, times=[0.0, 7.0, 9.0], integrator=integrator)
+    assert found["B"].tolist() == [0.0, 0.0, 1.0]

@@ -299,12 +299,35 @@ RESTLESS = {
 }
 
 
-def test_events_without_end_are_said(monkeypatch):
+def test_events_that_repeat_for_ever_are_said_after_few_of_them(monkeypatch):
+    """A is refilled to 1 whenever it is 0.5; B and C come to rest meanwhile."""
     monkeypatch.setattr(switched, "MOST_BEFORE", 20)
     refill = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"A": 1.0}, before=True)
     decay = lambda m, t: (-m.k * m.A[t], -m.B[t], -m.C[t])  # noqa: E731
-    with pytest.raises(EstimationFailed, match=r"grow or oscillate.*events occurred"):
+    with pytest.raises(EstimationFailed, match="repeat with the same states") as refused:
         first(posed(decay, events=[refill]))
+    assert "frequent" not in str(refused.value)
+
+
+def test_events_that_repeat_until_another_one_waits_come_to_rest():
+    """A is refilled at 0.5; half a minute after this C is 0, and with it what empties A."""
+    refill = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"A": 1.0}, before=True)
+    stop = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"C": 0.0}, delay=30.0, before=True)
+    start = {"A": 1.0, "B": 0.0, "C": 1.0}
+    emptied = lambda m, t: (-m.k * m.A[t] * m.C[t], -m.B[t], 0 * m.C[t])  # noqa: E731
+    problem = posed(emptied, start=start, events=[refill, stop])
+    began, period = np.log(2) / TRUTH["k"], np.log(2) / TRUTH["k"]
+    left = np.exp(-TRUTH["k"] * ((began + 30.0) % period))
+    assert first(problem)[:3] == pytest.approx([left, 0.0, 0.0], rel=1e-5)
+
+
+def test_events_without_end_that_never_repeat_are_said(monkeypatch):
+    """With each of them, B has grown."""
+    monkeypatch.setattr(switched, "MOST_BEFORE", 20)
+    refill = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"A": 1.0}, before=True)
+    growing = lambda m, t: (-m.k * m.A[t], m.f, -m.C[t])  # noqa: E731
+    with pytest.raises(EstimationFailed, match="More than 20 events"):
+        first(posed(growing, events=[refill]))
 
 
 def test_rest_at_the_border_of_a_condition_is_said():

@@ -33,7 +33,7 @@ from scipy import linalg
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
-from igpe.dynamics.integrators.limits import allowed
+from igpe.dynamics.integrators.limits import BrokenError, allowed
 from igpe.dynamics.integrators.switches import GRAZING
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -177,10 +177,12 @@ EXACT = 1e-13
 ROUNDED = 1e-9  # below, steps that no longer fall are rounding errors
 NO_REASON = "The integration broke down."
 
-MOVES = (
-    "The model does not reach a steady state before the experiment: after {:g} times the duration "
-    "of the longest experiment, states still drift, grow or oscillate. {}"
+NO_REST = "The model does not reach a steady state before the experiment"
+MOVES = NO_REST + (
+    ": after {:g} times the duration of the longest experiment, states still drift, grow or "
+    "oscillate. {}"
 )
+REPEATS = "Events or conditions on states repeat with the same states, so the states oscillate."
 UNSTABLE = "The steady state before the experiment is unstable: a disturbance would grow."
 DEGENERATE = (
     "The steady state before the experiment is not isolated, so it has no derivatives with "
@@ -317,13 +319,13 @@ class Resting:
         states, by, true = list[FloatArray](), np.zeros((n_x, len(own))), np.zeros(0, dtype=bool)
         for stage in self.approach(own):
             if stage.why:
-                why = MOVES.format(since, stage.why)
+                why = MOVES.format(since, stage.why) if since else f"{NO_REST}. {stage.why}"
                 break
             if stage.by is not None:
                 states, by, true, still = [stage.states / self.scale], stage.by, stage.true, 0
                 continue
             states.append(stage.states / self.scale)
-            still = still + 1 if self._is_still(states[-2], states[-1]) else 0
+            still = still + 1 if _is_still(states[-2], states[-1]) else 0
             since = SPANS[len(states) - 2]
             if still < ENOUGH:
                 continue
@@ -379,10 +381,6 @@ class Resting:
         grows = bool(rates.real.max() > GROWS * np.abs(rates).max())
         return UNSTABLE if grows else own
 
-    @staticmethod
-    def _is_still(before: FloatArray, after: FloatArray) -> bool:
-        return bool((np.abs(after - before) <= STILL * np.maximum(np.abs(after), 1.0)).all())
-
     def _lasts(self, by_x: FloatArray, conserved: FloatArray, spans: float) -> BoolArray:
         """(n_x,) whether a little more of a state would have stayed for all this time."""
         none = np.zeros((len(conserved), len(by_x)))
@@ -409,6 +407,31 @@ class Resting:
         if not (np.abs(x - states[-1]) <= NEAR * np.maximum(np.abs(x), 1.0)).all():
             return DEGENERATE
         return x
+
+
+def _is_still(before: FloatArray, after: FloatArray) -> bool:
+    return bool((np.abs(after - before) <= STILL * np.maximum(np.abs(after), 1.0)).all())
+
+
+class Repeats:
+    """Finds switches that lead to known states. Nothing depends on time, so they never end.
+
+    scale  (n_x,) how large states are
+    """
+
+    def __init__(self, scale: FloatArray) -> None:
+        self._scale, self._known, self._count = scale, dict[bytes, list[FloatArray]](), 0
+
+    def look(self, states: FloatArray, true: BoolArray) -> None:
+        """Take the states after a switch, and which conditions on states hold there.
+
+        raises  BrokenError if the last switches, one after the other, led to known states
+        """
+        known, here = self._known.setdefault(true.tobytes(), []), states / self._scale
+        self._count = self._count + 1 if any(_is_still(before, here) for before in known) else 0
+        known.append(here)
+        if self._count >= ENOUGH:
+            raise BrokenError(REPEATS)
 
 
 def _solved(

@@ -34,7 +34,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, NOT_FINITE, TOO_EARLY, BrokenError, at
-from igpe.dynamics.integrators.steady import Approach, Rest, Resting, Stage, resting_of
+from igpe.dynamics.integrators.steady import Approach, Repeats, Rest, Resting, Stage, resting_of
 from igpe.dynamics.integrators.switches import (
     DELAYED,
     FREQUENT,
@@ -108,7 +108,9 @@ class SwitchedIntervals(Intervals):
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        rest = self._at_rest(self.resting, q) if self.resting and self.carries else None
+        assert self.ivp.switching is not None, "called only for problems with switches"
+        carries = self.ivp.switching.carries
+        rest = self._at_rest(self.resting, q) if self.resting and carries else None
         n_x = len(self.ivp.states)
         return self._run(starts, q, rest, np.eye(n_x, n_x + len(q) if derivatives else 0))
 
@@ -162,12 +164,6 @@ class SwitchedIntervals(Intervals):
         return [(float(value[0]), by[0]) for value, by in (timed(f, q) for f in given)]
 
     @cached_property
-    def carries(self) -> bool:
-        """Whether events that happen before a steady-state start go on in the experiment."""
-        given = self.ivp.switching
-        return given is not None and any(jump.before for jump in given.jumps)
-
-    @cached_property
     def local(self) -> Local:
         """Functions for the switches."""
         return Local(self.ivp)
@@ -210,16 +206,18 @@ class SwitchedApproach(Approach):
         """See `Approach`."""
         of, shots = self.intervals, self.intervals.nothing(len(q), "")
         start, by = of.start(q)
-        course = _Course(of, 0, q, shots, by)
+        course, repeats = _Course(of, 0, q, shots, by), Repeats(of.ivp.scale)
         try:
             if not np.isfinite(start).all():
                 raise BrokenError(NO_START)
             course.begin(start)
             for _ in range(MOST_BEFORE):
+                if not course.pending:
+                    repeats.look(course.x, course.true)
                 yield Stage(course.x, course.by, course.true.copy())
                 if not (yield from course.stages(self.lengths)):
                     return
-            raise BrokenError(FREQUENT.format(f"More than {MOST_BEFORE}", "before the model rests"))
+            raise BrokenError(f"More than {MOST_BEFORE} events or switches occurred.")
         except BrokenError as error:
             yield Stage(course.x, why=str(error))
         finally:
@@ -269,7 +267,7 @@ class _Course:
                 self.since = self.t - begin
                 continue
             now = [d for d in self.pending if d.time <= due]
-            is_after = any(d.is_seen or self._is_seen(d.which, d.jump) for d in now)
+            is_after = any(d.is_seen or self.given.is_seen(d.which, d.jump) for d in now)
             self._advance(due, is_after=is_after)
             if not now or (due >= self.end and not is_after):
                 if self.end < self.of.cut.nodes[-1] and self.given.has_delayed and self.pending:
@@ -336,7 +334,7 @@ class _Course:
                 (delay,), by = timed(self.local.delay[j], self.q)
                 time = self.t if now else just_after(self.t)
                 self._plan(Due(time + delay, 1 + j, self._wide(by[0]), jump=j))
-        if rest is None or not self.of.carries:
+        if rest is None or not self.given.carries:
             return
         carried = [jump for jump in self.given.jumps if jump.before]
         for jump, was_true in zip(carried, rest.true[-len(carried) :], strict=True):
@@ -347,13 +345,6 @@ class _Course:
     def _next(self) -> float:
         """When the next happens of what is known to happen, or the end."""
         return min([self.end, *(d.time for d in self.pending)])
-
-    def _is_seen(self, gap: int | None, jump: int | None = None) -> bool:
-        """Whether what is measured at a switch or jump is measured after it."""
-        return any(
-            one.is_measured_after and (j == jump or (gap is not None and one.gap == gap))
-            for j, one in enumerate(self.given.jumps)
-        )
 
     def _look(self) -> None:
         """What is true at the start of the gaps that states move."""
@@ -456,18 +447,28 @@ class _Course:
     def _cross(self, crossing: Crossing) -> None:
         """A gap crosses 0; others that mean the same cross it with it."""
         self.crossed = with_crossing(self.crossed, crossing.time, self.horizon)
-        self._advance(crossing.time, is_after=self._is_seen(crossing.gap))
-        j, slopes = crossing.gap, self._slopes(after=False)
-        rate = slopes.rates[j]
-        if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
-            raise BrokenError(GRAZES.format(at(self.t)))
-        by = np.zeros(self.n_d)
+        self._advance(crossing.time, is_after=self.given.is_seen(crossing.gap))
+        j, slopes = crossing.gap, self._onto(crossing.gap, crossing.grazes)
+        rate, by = slopes.rates[j], np.zeros(self.n_d)
         g_x, g_q = self.local.gap_by(*self._point(after=False))
         if self.derivatives:
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
         near = [k for k in self.local.watched if abs(slopes.gaps[k]) <= ZERO * self.size[k]]
         same = crossing_with(j, near, self.true, slopes.rates, np.hstack([g_x, g_q]))
         self._switch([Due(self.t, 0, by, which=k) for k in same], by, frozenset(same))
+
+    def _onto(self, j: int, grazes: bool) -> Rates:
+        """Slopes where gap j is 0 to rounding: so near it, errors of integration count twice."""
+        for _ in range(SETTLING):
+            slopes = self._slopes(after=False)
+            if grazes or not abs(slopes.rates[j]) * self.horizon > GRAZING * self.size[j]:
+                raise BrokenError(GRAZES.format(at(self.t)))
+            if abs(slopes.gaps[j]) <= ZERO * self.size[j]:
+                break
+            step = float(-slopes.gaps[j] / slopes.rates[j])
+            last = min([self._next(), *self.of.cut.times[self.rows[:1]]])
+            self.t, self.x = min(self.t + step, last), self.x + step * slopes.f
+        return slopes
 
     def _switch(
         self, due: Sequence[Due], by: FloatArray, crossed: frozenset[int] = frozenset()
