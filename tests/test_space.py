@@ -317,6 +317,62 @@ def test_variables_have_schemes_of_their_own():
     assert found["c[0]"].to_numpy() == pytest.approx(exact[10], rel=1e-5)
 
 
+def streams(times):
+    """The same as `exchanger`, both streams in one variable."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.s, m.k = dae.ContinuousSet(bounds=(0, 1)), pyo.Set(initialize=["h", "c"]), pyo.Var()
+    m.k.setlb(0), m.k.setub(10)
+    m.T = pyo.Var(m.s, m.x, m.t)
+    m.T_t, m.T_x = dae.DerivativeVar(m.T, wrt=m.t), dae.DerivativeVar(m.T, wrt=m.x)
+
+    @m.Constraint(m.s, m.x, m.t)
+    def balance(m, s, x, t):
+        if (s, x) == ("h", 0):
+            return m.T[s, x, t] == 1
+        if (s, x) == ("c", 1):
+            return m.T[s, x, t] == 0
+        lost = m.k * (m.T["h", x, t] - m.T["c", x, t])
+        up = 1 if s == "h" else -1
+        return m.T_t[s, x, t] == -up * m.T_x[s, x, t] - up * lost
+
+    return m
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [{"T": "backward", "T[c]": "forward"}, {"T[h,:]": "backward", "T[c, :, :]": "forward"}],
+)
+def test_members_have_schemes_of_their_own(scheme):
+    grid = FiniteDifference(10, scheme)
+    problem = alone(streams, "T[h,1]", "T[c,0]", start={"T": 0.5}, grid=grid)
+    found, expected = simulated(problem, RATE), exchanged({"h": "backward", "c": "forward"})
+    assert found["T[h,1]"].to_numpy() == pytest.approx(expected["h[1]"].to_numpy(), rel=1e-9)
+    assert found["T[c,0]"].to_numpy() == pytest.approx(expected["c[0]"].to_numpy(), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["T[hot]", "S", "T[h,1]"])
+def test_schemes_of_unknown_members_are_refused(name):
+    with pytest.raises(ModelError, match=rf"given for \['{re.escape(name)}'\].*are \['T'\]"):
+        alone(streams, "T[h,1]", grid=FiniteDifference(10, {name: "forward"}))
+
+
+def test_derivatives_of_higher_order_alone_leave_open_what_is_time():
+    def plate_at_rest(times):
+        m = pyo.ConcreteModel()
+        m.x, m.y = dae.ContinuousSet(bounds=(0, 1)), dae.ContinuousSet(bounds=(0, 1))
+        m.u, m.k = pyo.Var(m.x, m.y), pyo.Var(bounds=(0, 2))
+        m.uxx = dae.DerivativeVar(m.u, wrt=(m.x, m.x))
+        m.uyy = dae.DerivativeVar(m.u, wrt=(m.y, m.y))
+        m.balance = pyo.Constraint(
+            m.x, m.y, rule=lambda m, x, y: m.uxx[x, y] + m.k * m.uyy[x, y] == 1
+        )
+        return m
+
+    with pytest.raises(ModelError, match=r"respect to 'x', which igpe takes for time.*no time"):
+        posed(plate_at_rest, "u[0.5]", start={}, parameters=["k"], space={"y": 10})
+
+
 @pytest.mark.parametrize("scheme", ["backward", "forward"])
 def test_slopes_at_walls_are_of_second_order_without_flow(scheme):
     """Upwind formulas have no meaning: conditions and measured fluxes are as for "central"."""
@@ -547,6 +603,27 @@ def test_a_start_may_be_a_pattern_or_a_parameter():
     assert len(given) == 3 + 5 + 5
 
 
+def test_a_start_may_name_a_variable_of_an_indexed_block():
+    def layers(times):
+        m = over_space(times, "c", "c_t", k=(0, 1))
+        m.balance = pyo.Constraint(m.t, m.x, rule=lambda m, t, x: m.c_t[t, x] == -m.k * m.c[t, x])
+
+        @m.Block(["A", "B"])
+        def layer(b, _):
+            m = b.model()
+            b.w = pyo.Var(m.x, m.t)
+            b.dw = dae.DerivativeVar(b.w, wrt=m.t)
+            b.decay = pyo.Constraint(m.x, m.t, rule=lambda b, x, t: b.dw[x, t] == -b.w[x, t])
+
+        return m
+
+    start = {"c": 1.0, "layer[A].w": 2.0, "layer[B].w": lambda x: x}
+    problem = posed(layers, "c[0.5]", start=start, parameters=["k"], space={"x": 4})
+    given = problem.experiments[0].start
+    assert (given["layer[A].w[0.25]"], given["layer[B].w[0.25]"]) == (2.0, 0.25)
+    assert len(given) == 5 + 5 + 5
+
+
 def ring(times):
     """A loop reactor: what leaves at 4 enters at 0."""
     m = over_space(times, "c", "c_t c_x c_xx", (0, 1.33, 4), u=(0.1, 5))
@@ -652,6 +729,26 @@ def test_a_result_says_that_its_intervals_leave_out_the_error_of_the_grid(space)
     assert "do not include the error of the grid in space. " in " ".join(said.split())
     assert "twice as many intervals" in " ".join(said.split())
     assert any("twice as many intervals to see" in n for n in result.notes) is not bool(space)
+
+
+@pytest.mark.slow
+def test_a_sum_that_grows_with_the_grid_is_said_in_place_of_its_error():
+    """Twice as many points hold about twice the sum."""
+
+    def summed(times):
+        m = heat(times)
+        m.total = pyo.Expression(m.t, rule=lambda m, t: sum(m.u[x, t] for x in m.x))
+        return m
+
+    grid = {"x": FiniteDifference(8, "central")}
+    blank = alone(summed, "total", space=grid)
+    data = simulated(blank)[["time", "total"]]
+    data["total"] += 0.01 * np.resize([1, -1], len(data))
+    result = igpe.estimate(alone(summed, data, space=grid), certify=False)
+    said = " ".join(str(result).split())
+    assert "fits much worse" in said
+    assert "Integral(m.t, m.x" in said
+    assert "instead of" not in said
 
 
 def test_without_a_grid_of_igpe_its_error_is_unknown():

@@ -325,6 +325,7 @@ def is_wide(box: Box) -> BoolArray:
 
 NEAR = 8  # iterations on the finer grid
 FINER = 0.8  # of the objective: what is left of it on a finer grid where the coarse one misfits
+WORSENED = 0.1  # of the objective on the finer grid: more than its share of the coarse one's
 MOST_STATES = 100  # of all experiments, where a model is built once more without being asked for
 WORK = 200_000_000  # of its integrations (`Residuals.work`): some 5 s
 MOST_NAMED = 3
@@ -348,6 +349,12 @@ LARGE = (
     "A grid in space with twice as many intervals gives {}. The intervals do not include the error "
     "of the grid, which may be larger than the standard error{}. Use a finer grid or a scheme of "
     "higher order (space=...)."
+)
+WORSE = (
+    "With twice as many intervals in space, the model fits much worse: the sum of squares rises "
+    "from {:.6g} to {:.6g}. Either the grid is far too coarse, or the model depends on the number "
+    "of grid points, as a sum over the set does. For an integral, write pyomo.dae.Integral(m.t, "
+    "m.x, wrt=m.x, rule=...) in place of a sum."
 )
 SMALL = (
     "The intervals do not include the error of the grid in space. With twice as many intervals in "
@@ -415,8 +422,9 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     if result.status.usable and not result.status.is_early and _states(steps) <= MOST_STATES:
         with clock.step("grid in space", "Estimating once more on a finer grid in space"):
             fine, how = if_in_time(lambda: _refined(steps, settings)), BY_HAND
-    if fine is None:
-        return replace(result, actions=(*result.actions, UNKNOWN + how))
+    said = UNKNOWN + how if fine is None else _worse(steps, fine)
+    if fine is None or said:
+        return replace(result, actions=(*result.actions, said))
     values = problem.box.mapping(fine.x)
     known = [p for p in result.estimates if p.name in values and 0 < p.error < np.inf]
     shares = {p.name: FACTOR * abs(values[p.name] - p.value) / p.error for p in known}
@@ -429,6 +437,15 @@ def with_grid_error(steps: Steps, settings: Settings, result: Result, clock: Clo
     others = ", and the other unknowns by less" if len(shares) > 1 else ""
     said = SMALL.format(worst, f"{100 * shares[worst] / FACTOR:.2g} %", others)
     return replace(result, notes=(*result.notes, said))
+
+
+def _worse(steps: Steps, fine: Fit) -> str:
+    """The sentence on a finer grid where the model fits far worse than errors explain, or none."""
+    problem, at = steps.problem, steps.best.at
+    if at is None or not all(e.sigma_known for e in problem.experiments):
+        return ""  # exact measurements would make any grid worse
+    is_worse = WORSENED * fine.cost > max(at.cost, problem.size)
+    return WORSE.format(at.cost, fine.cost) if is_worse else ""
 
 
 def _is_comparable(problem: Problem) -> bool:

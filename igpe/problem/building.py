@@ -23,13 +23,15 @@ from pyomo.core.expr.visitor import (
     identify_variables,
     replace_expressions,
 )
-from pyomo.dae import ContinuousSet
+from pyomo.dae import ContinuousSet, DerivativeVar
 from pyomo.dae.misc import expand_components
 
 from igpe.core.errors import ModelError
+from igpe.core.markup import bracketed
+from igpe.problem.fluxes import key_of
 from igpe.problem.members import logarithm_of, with_logarithms, with_positions
-from igpe.problem.model import Instance, along_time, read
-from igpe.problem.space import GRIDS, require_joined_slopes, require_whole_sums
+from igpe.problem.model import Instance, along_time, position_in, read
+from igpe.problem.space import GRIDS, used_inside
 
 Builder: TypeAlias = Callable[..., Any]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -217,8 +219,8 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     inner = [] if experiment is None else [logarithm_of(n) or n for n in experiment.outputs]
     names = [] if experiment is None else [*inner, *experiment.start, *experiment.inputs]
     instance = read(model, frozenset(names), frozenset(moments))
-    require_whole_sums(instance)
-    require_joined_slopes(instance)
+    _require_whole_sums(instance)
+    _require_joined_slopes(instance)
     if experiment is None:
         return instance
     instance = with_positions(instance, inner)
@@ -365,3 +367,72 @@ def _takes_experiment(builder: Builder) -> str | None:
     second = [p.default for p in given.values() if p.kind in POSITIONAL][1:2]
     takes_it = any(default is None or default is inspect.Parameter.empty for default in second)
     return "" if takes_it else None
+
+
+def _require_joined_slopes(instance: Instance) -> None:
+    """Raise ModelError if second derivatives in space are collocated on several elements.
+
+    Pyomo joins the values of neighbouring elements, but not their slopes, so an element does not
+    depend on those behind it. With Legendre's points this holds for the end of the last one too.
+    """
+    derivatives = [d for d in instance.model.component_objects() if isinstance(d, DerivativeVar)]
+    for x in instance.in_space:
+        info = x.get_discretization_info()
+        if "ncp" not in info or (info["nfe"] == 1 and "RADAU" in info["scheme"]):
+            continue
+        used = used_inside(instance.model, x)
+        for d in [d for d in derivatives if d.name in used and _order(d, x) > 1]:
+            raise ModelError(
+                f"The builder discretises the second derivative '{d.name}' by collocation "
+                f"({info['scheme']}). Pyomo has no equations for the slopes at the ends of "
+                "elements, so the solution would be wrong. Write the first derivative as a "
+                "variable of its own, m.q[t, x] == m.dcdx[t, x], take the derivative of m.q, and "
+                "choose scheme='LAGRANGE-LEGENDRE'. Or leave "
+                f"'{x.name}' continuous and pass igpe.Problem(..., space={{'{x.name}': "
+                "igpe.integrators.FiniteDifference(50, 'central')})."
+            )
+
+
+def _order(derivative: Any, x: Any) -> int:
+    return sum(s is x for s in derivative.get_continuousset_list())
+
+
+def _require_whole_sums(instance: Instance) -> None:
+    """Raise ModelError if a rule sums over a set in space that got points after it had run.
+
+    The rule runs again: then it holds the same variables, of which some at further positions.
+    """
+    sets = instance.in_space
+    if not sets:
+        return
+    for component in instance.model.component_objects((pyo.Expression, pyo.Constraint)):
+        rule = getattr(component, "_rule", None)
+        if rule is None or component.local_name.endswith("_disc_eq"):
+            continue
+        members = list(component.items())
+        for index, data in (*members[:1], *members[-1:]):
+            try:
+                again = _positions(rule(component.parent_block(), index), sets)
+                seen = _positions(data.expr, sets)
+            except Exception:  # a rule that cannot run twice
+                continue
+            if again.keys() == seen.keys() and any(seen[n] < again[n] for n in seen):
+                raise ModelError(
+                    f"'{component.name}' contains a sum over {bracketed(s.name for s in sets)} "
+                    "that lacks points: the builder writes the sum before it discretises the set. "
+                    "Write the sum after apply_to(m, wrt=...), or use an integral: "
+                    "m.total = Integral(m.t, m.x, wrt=m.x, rule=...)."
+                )
+
+
+def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
+    """Where an expression holds variables over space, by variable and its further indices."""
+    found: dict[Any, set[Any]] = {}
+    for variable in identify_variables(expression):
+        component = variable.parent_component()
+        index = variable.index()
+        key = key_of(index)
+        places = {position_in(component, s) for s in sets} - {None}
+        rest = tuple(None if i in places else k for i, k in enumerate(key))
+        found.setdefault((component.name, rest), set()).add(key)
+    return found

@@ -224,7 +224,7 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     conditions |= {n: next(iter(s.values())) for n, s in over_time.items() if s.keys() == first}
     over_time = {n: s for n, s in over_time.items() if n not in conditions}
     equations = {n: s for n, s in over_time.items() if next(iter(s.values())).equality}
-    every = _slopes(variables, derivatives)
+    every = _slopes(variables, derivatives, time.name)
     slopes = _changing(every, variables, (equations, conditions))
     numbers, parameters = along_time(model, time, pyo.Param, lambda p: p.mutable, used)
     # A discretised DerivativeVar is listed among the Vars: it is a slope, no more.
@@ -366,16 +366,17 @@ def _running(integral: Any, time: Any) -> Any:
     return derivative
 
 
-def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[float, Any]]:
+def _slopes(variables: AlongTime, derivatives: list[Any], time: str) -> dict[str, dict[float, Any]]:
     home = {id(data): (name, t) for name, series in variables.items() for t, data in series.items()}
     slopes: dict[str, dict[float, Any]] = {}
     for derivative in derivatives:
         state = derivative.get_state_var()
         if len(derivative.get_continuousset_list()) > 1 or isinstance(state, DerivativeVar):
             raise ModelError(
-                f"'{derivative.name}' is a higher-order or mixed derivative. Make the first "
-                "derivative a separate state: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
-                "== m.v."
+                f"'{derivative.name}' is a higher-order or mixed derivative with respect to "
+                f"'{time}', which igpe takes for time. If '{time}' is time, make the first "
+                "derivative a state of its own: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
+                "== m.v. If the model has no time, fit it with Pyomo alone, or with parmest."
             )
         if derivative and id(state[next(iter(derivative))]) not in home:
             raise ModelError(

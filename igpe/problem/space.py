@@ -22,7 +22,6 @@ from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.errors import ModelError, ProblemError
-from igpe.core.markup import bracketed
 from igpe.problem.fluxes import (
     DIGITS,
     Definitions,
@@ -33,7 +32,8 @@ from igpe.problem.fluxes import (
     moved,
     once,
 )
-from igpe.problem.model import Instance, differences_of, is_over, position_in
+from igpe.problem.members import Indexed, member
+from igpe.problem.model import Instance, differences_of, is_over, position_in, sets_of
 
 Profile: TypeAlias = Callable[[float], Any]
 """Position -> Pyomo variable or expression there."""
@@ -179,7 +179,8 @@ class FiniteDifference:
                also where the model writes its flux, which igpe then computes between the points.
                Formulas for second derivatives are central and second-order. For
                counter-current flow, give variables their own schemes: {"hot": "backward", "cold":
-               "forward"}; the others get "backward"
+               "forward"}, or members of one: {"T[hot]": "backward", "T[cold]": "forward"}; the
+               others get "backward"
     raises     ProblemError for fewer than two intervals, or for an unknown scheme
 
     First derivatives at boundaries, in boundary conditions or measured expressions, are of second
@@ -228,11 +229,14 @@ class FiniteDifference:
         if not self.is_filled(x):
             self.fill(x)
         derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
-        names = [d.get_state_var().name for d in derivatives if is_over(d, x)]
-        if isinstance(self.scheme, Mapping) and (unknown := sorted({*self.scheme} - {*names})):
+        states = [d.get_state_var() for d in derivatives if is_over(d, x)]
+        schemes = self.scheme if isinstance(self.scheme, Mapping) else {}
+        names = {s.name for s in states}
+        known = {*map(_plain, names), *(_named(v) for s in states for v in s.values())}
+        if unknown := sorted(n for n in schemes if _plain(n) not in known):
             raise ModelError(
                 f"The schemes of '{x.name}' are given for {unknown}, but the variables with "
-                f"derivatives with respect to '{x.name}' are {sorted({*names})}."
+                f"derivatives with respect to '{x.name}' are {sorted(names)}."
             )
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
@@ -242,19 +246,39 @@ class FiniteDifference:
         method.apply_to(model, wrt=x, nfe=len(x) - 1, scheme=CARRIER)
         _settle_ends(model, x, derivatives, self._scheme_of)
 
-    def _scheme_of(self, state: Any) -> str:
-        if isinstance(self.scheme, Mapping):
-            return self.scheme.get(state.name, DEFAULT)
-        return self.scheme
+    def _scheme_of(self, v: Any) -> str:
+        """The scheme of one member of a variable: its own, or that of the variable."""
+        if isinstance(self.scheme, str):
+            return self.scheme
+        schemes = {_plain(name): scheme for name, scheme in self.scheme.items()}
+        return schemes.get(_named(v), schemes.get(_plain(v.parent_component().name), DEFAULT))
+
+    def _schemes_of(self, derivative: Any) -> set[str]:
+        """The schemes of all members that a derivative is of."""
+        return {self._scheme_of(v) for v in derivative.get_state_var().values()}
 
     def _first(self, v: Profile, s: Any) -> Profile:
         """First derivative by the scheme of the variable."""
 
         def derivative(x: float) -> Any:
-            state = next(identify_variables(v(x))).parent_component()
-            return SCHEMES[self._scheme_of(state)](v, s)(x)
+            member = next(identify_variables(v(x)))
+            return SCHEMES[self._scheme_of(member)](v, s)(x)
 
         return derivative
+
+
+def _plain(name: str) -> Indexed:
+    """A name without what stands for time and positions: `T[hot,:]` as `T[hot]`, `T[:]` as `T`."""
+    of = member(name)
+    return Indexed(of.component.removesuffix("[]"), tuple(k for k in of.keys if k != ":"))
+
+
+def _named(v: Any) -> Indexed:
+    """The name of a member of a variable without its time and positions."""
+    component, index = v.parent_component(), key_of(v.index())
+    sets = [s for s in sets_of(component) for _ in range(s.dimen or 1)]
+    keys = [":" if s.ctype is ContinuousSet else k for k, s in zip(index, sets, strict=False)]
+    return _plain(f"{component.name}[{','.join(map(str, keys))}]")
 
 
 class _Halved(FiniteDifference):
@@ -368,8 +392,8 @@ class OnGrid:
         """Put fluxes whose scheme is central in the middles of intervals, and refuse some."""
         grid, inside, found = self.space[x.name], list(x)[1:-1], []
         for divergence, gradients in Definitions(x, inside, self.space).fluxes():
-            _refuse_antidiffusion(divergence, gradients, x, grid._scheme_of)
-            schemes = {grid._scheme_of(d.get_state_var()) for d in (divergence, *gradients)}
+            _refuse_antidiffusion(divergence, gradients, x, grid._schemes_of)
+            schemes = set[str]().union(*map(grid._schemes_of, (divergence, *gradients)))
             found += [(divergence, gradients)] * (schemes == {"central"})
         if not found:
             return
@@ -384,75 +408,6 @@ class OnGrid:
         staggered = Middles(x, Definitions(its, middles(x), self.space, x))
         for divergence, gradients in found:
             staggered.put(divergence, gradients)
-
-
-def require_joined_slopes(instance: Instance) -> None:
-    """Raise ModelError if second derivatives in space are collocated on several elements.
-
-    Pyomo joins the values of neighbouring elements, but not their slopes, so an element does not
-    depend on those behind it. With Legendre's points this holds for the end of the last one too.
-    """
-    derivatives = [d for d in instance.model.component_objects() if isinstance(d, DerivativeVar)]
-    for x in instance.in_space:
-        info = x.get_discretization_info()
-        if "ncp" not in info or (info["nfe"] == 1 and "RADAU" in info["scheme"]):
-            continue
-        used = _used_inside(instance.model, x)
-        for d in [d for d in derivatives if d.name in used and _order(d, x) > 1]:
-            raise ModelError(
-                f"The builder discretises the second derivative '{d.name}' by collocation "
-                f"({info['scheme']}). Pyomo has no equations for the slopes at the ends of "
-                "elements, so the solution would be wrong. Write the first derivative as a "
-                "variable of its own, m.q[t, x] == m.dcdx[t, x], take the derivative of m.q, and "
-                "choose scheme='LAGRANGE-LEGENDRE'. Or leave "
-                f"'{x.name}' continuous and pass igpe.Problem(..., space={{'{x.name}': "
-                "igpe.integrators.FiniteDifference(50, 'central')})."
-            )
-
-
-def _order(derivative: Any, x: Any) -> int:
-    return sum(s is x for s in derivative.get_continuousset_list())
-
-
-def require_whole_sums(instance: Instance) -> None:
-    """Raise ModelError if a rule sums over a set in space that got points after it had run.
-
-    The rule runs again: then it holds the same variables, of which some at further positions.
-    """
-    sets = instance.in_space
-    if not sets:
-        return
-    for component in instance.model.component_objects((pyo.Expression, pyo.Constraint)):
-        rule = getattr(component, "_rule", None)
-        if rule is None or component.local_name.endswith("_disc_eq"):
-            continue
-        members = list(component.items())
-        for index, data in (*members[:1], *members[-1:]):
-            try:
-                again = _positions(rule(component.parent_block(), index), sets)
-                seen = _positions(data.expr, sets)
-            except Exception:  # a rule that cannot run twice
-                continue
-            if again.keys() == seen.keys() and any(seen[n] < again[n] for n in seen):
-                raise ModelError(
-                    f"'{component.name}' contains a sum over {bracketed(s.name for s in sets)} "
-                    "that lacks points: the builder writes the sum before it discretises the set. "
-                    "Write the sum after apply_to(m, wrt=...), or use an integral: "
-                    "m.total = Integral(m.t, m.x, wrt=m.x, rule=...)."
-                )
-
-
-def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
-    """Where an expression holds variables over space, by variable and its further indices."""
-    found: dict[Any, set[Any]] = {}
-    for variable in identify_variables(expression):
-        component = variable.parent_component()
-        index = variable.index()
-        key = key_of(index)
-        places = {position_in(component, s) for s in sets} - {None}
-        rest = tuple(None if i in places else k for i, k in enumerate(key))
-        found.setdefault((component.name, rest), set()).add(key)
-    return found
 
 
 def skipped(instance: Instance) -> dict[str, list[str]]:
@@ -493,23 +448,22 @@ def _settle_ends(
     Those needed are of second order where upwind formulas would be no use: outside of balances.
     """
     conditions, others = _used_outside_balances(model, x, derivatives)
-    inside = _used_inside(model, x)
+    inside = used_inside(model, x)
     for derivative in (d for d in derivatives if is_over(d, x, alone=True)):
         state = derivative.get_state_var()
         equations = differences_of(derivative)
-        covered = _covered(x, scheme_of(state))
         for index in indices_at((x.first(), x.last()), derivative, x):
-            data = derivative[index]
+            data, scheme = derivative[index], scheme_of(state[index])
             profile, at = _profile(state, index, x)
-            precise = derivative.name not in inside or "weno" in scheme_of(state)
+            precise = derivative.name not in inside or "weno" in scheme
             if id(data) in others or (id(data) in conditions and precise):
                 equations[index] = data == SCHEMES["central"](profile, x)(at)
-            elif id(data) not in conditions and at not in covered:
+            elif id(data) not in conditions and at not in _covered(x, scheme):
                 del equations[index]
 
 
 def _refuse_antidiffusion(
-    divergence: Any, gradients: Iterable[Any], x: Any, scheme_of: Callable[[Any], str]
+    divergence: Any, gradients: Iterable[Any], x: Any, schemes_of: Callable[[Any], set[str]]
 ) -> None:
     """Raise ModelError if a flux and its divergence are upwind alike: F = -D c_x, c_t = -F_x.
 
@@ -517,7 +471,7 @@ def _refuse_antidiffusion(
     """
     for gradient in gradients:
         names = [d.get_state_var().name for d in (divergence, gradient)]
-        schemes = [scheme_of(d.get_state_var()) for d in (divergence, gradient)]
+        schemes = [min(schemes_of(d)) for d in (divergence, gradient)]
         if schemes[0][:7] == schemes[1][:7] != "central":
             raise ModelError(
                 f"'{divergence.name}' is the derivative of '{names[0]}', which contains "
@@ -573,7 +527,7 @@ def _used_outside_balances(
     return conditions, named - conditions - balances
 
 
-def _used_inside(model: Any, x: Any) -> set[str]:
+def used_inside(model: Any, x: Any) -> set[str]:
     """Names of components that equations hold between the ends."""
     inside = {float(p) for p in x} - {x.first(), x.last()}
     found: set[str] = set()

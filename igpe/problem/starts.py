@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -105,11 +106,10 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
 def _matched(pattern: str, state: str) -> tuple[str, ...] | None:
     """The indices of a state that a pattern leaves open; None if it does not mean the state."""
     of, it = member(pattern), member(state)
-    if "[" not in pattern:
-        return it.keys if it.component == f"{pattern}[]" else None
-    if of.component != it.component or len(of.keys) != len(it.keys):
+    is_whole = it.component == f"{of.component}[]"  # no index of its own: all are open
+    if not is_whole and (of.component != it.component or len(of.keys) != len(it.keys)):
         return None
-    pairs = list(zip(of.keys, it.keys, strict=True))
+    pairs = list(zip_longest(of.keys, it.keys, fillvalue=":"))
     if not all(a == ":" or equal(a, b) for a, b in pairs):
         return None
     return tuple(b for a, b in pairs if a == ":")

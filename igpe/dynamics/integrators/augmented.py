@@ -23,9 +23,10 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.core.markup import bracketed
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.formulas import SLACK, ImplicitUnits
-from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
+from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, OPEN, at
 from igpe.equations.elimination import AtPoint, InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -163,6 +164,8 @@ PLAIN_GUESSES = (1.0, 1e-2, 1e2, 0.0, -1.0)
 SHARES = (0.5, 0.9, 0.1, 0.99, 0.01)  # of the way from the lower to the upper bound
 TOLERANCE = 1e-10  # last step of a variable, relative to its size
 ITERATIONS, HALVINGS = 100, 12
+SINGULAR = 1e-12  # of the largest singular value of equations and variables divided by their sizes
+SHARE = 1e-3  # of a direction: a smaller part of it is none
 
 
 class Consistent:
@@ -228,6 +231,21 @@ class Consistent:
         k = int(np.argmax(np.maximum(self.lower - self._beyond, self._beyond - self.upper)))
         name = self._ivp.implicit[k]
         return f"{why} {BEYOND.format(name, y[k], low[k], high[k])}"
+
+    def open_at(self, x: FloatArray, z: FloatArray, p: FloatArray, time: float) -> str:
+        """A sentence on variables that the equations leave open to first order; may be empty."""
+        rows = self.rows(x, z, p)
+        if not rows.size:
+            return ""
+        _, slope = self._evaluate(z[: self.n_y], np.concatenate([[0.0], x, p]))
+        scaled = slope / rows[:, None]
+        columns = np.max(np.abs(scaled), axis=0)
+        if not np.isfinite(scaled).all():
+            return ""
+        _, sizes, right = np.linalg.svd(scaled / np.where(columns > 0, columns, 1.0))
+        moving = np.abs(right[sizes <= SINGULAR * sizes[0]]).max(axis=0, initial=0.0) > SHARE
+        names = [n for n, moves in zip(self._ivp.implicit, moving, strict=True) if moves]
+        return f" {OPEN.format(at(time), bracketed(names))}" if names else ""
 
     def rows(self, x: FloatArray, z: FloatArray, p: FloatArray) -> FloatArray:
         """(n_y,) largest slope of each equation at z, so that divided by it none is tiny."""

@@ -32,6 +32,10 @@ BEYOND = (
     "The equations have no solution within the model's bounds: {0} = {1:.6g} is not between "
     "{2:.6g} and {3:.6g}. Widen the bounds of {0} if this value is possible."
 )
+OPEN = (
+    "The equations do not determine {1} uniquely {0}: one equation follows from others there, or "
+    "two solutions meet. Replace an equation that says the same as others."
+)
 NOT_FINITE = "An event sets a state to a value that is not finite {}."
 NO_START = "The start values are not finite."
 

@@ -203,6 +203,8 @@ class _System:
             xs[rows], zs[rows] = reached.x[: len(rows)], reached.z[: len(rows)]
             done, steps = done + len(rows), steps + reached.steps
             if reached.why:
-                return done, steps, reached.why
+                is_first = len(reached.x) == 0
+                left = self.consistent.open_at(x, start, p, piece.begin) if is_first else ""
+                return done, steps, reached.why + left
             x, z = reached.x[-1], reached.z[-1]
         return done, steps, ""

@@ -307,7 +307,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
             "and one at the lower end 'forward'. Otherwise, write a boundary condition there. If "
             "the boundary has a balance of its own, such as that of a wall, write this balance for "
             "a variable over time alone, m.w[t], and the condition m.T[t, 0] == m.w[t]. "
-            "Variables can have their own schemes: "
+            "Variables, and members such as 'T[hot]', can have their own schemes: "
             "igpe.integrators.FiniteDifference(50, {'hot': 'backward', 'cold': 'forward'}). With "
             "space=, igpe also has formulas for boundary conditions."
         )

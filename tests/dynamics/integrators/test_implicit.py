@@ -145,6 +145,15 @@ def test_starts_without_consistent_values_are_named():
     assert "No consistent values of the algebraic variables were found at t = 0" in found.reason
 
 
+def test_variables_that_dependent_equations_leave_open_are_named():
+    def dependent(m):
+        m.first = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] * m.z[t] == m.a[t])
+        m.second = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] ** 2 * m.z[t] ** 2 == m.a[t] ** 2)
+
+    found = EXACT.simulation(posed(moved(dependent)), TIMES, sensitivities=False).run(Q)
+    assert "do not determine ['y', 'z'] uniquely at t = 0: one equation follows" in found.reason
+
+
 @pytest.mark.parametrize("after", [20.0, -20.0])
 def test_after_a_jump_of_an_input_the_root_lies_within_the_bounds(after):
     """Of three roots the one between 2 and 5; Newton's method alone goes on to another one."""
