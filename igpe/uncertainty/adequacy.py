@@ -77,7 +77,7 @@ NOTHING_LEFT = (
 )
 NO_OPTIMUM = (
     "A change in the unknowns would still lower the sum of squares: the search stopped early, "
-    "or a constraint is active."
+    "a constraint is active, or a switch coincides with a measurement."
 )
 SIZE_ALONE = "So few degrees of freedom allow only the test of chi squared."
 TOO_FEW = (
