@@ -352,9 +352,9 @@ LARGE = (
 )
 WORSE = (
     "With twice as many intervals in space, the model fits much worse: the sum of squares rises "
-    "from {:.6g} to {:.6g}. Either the grid is far too coarse, or the model depends on the number "
-    "of grid points, as a sum over the set does. For an integral, write pyomo.dae.Integral(m.t, "
-    "m.x, wrt=m.x, rule=...) in place of a sum."
+    "from {:.6g} to {:.6g}. If the grid is far too coarse, use more intervals or a scheme of "
+    "higher order (space=...). If the model sums over the set, it depends on the number of points: "
+    "write pyomo.dae.Integral(m.t, m.x, wrt=m.x, rule=...) in place of a sum."
 )
 SMALL = (
     "The intervals do not include the error of the grid in space. With twice as many intervals in "
