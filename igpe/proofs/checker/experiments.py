@@ -275,7 +275,7 @@ class Factored:
     over the sum `below[k]` is the factor -1 - k.
 
     tape       the slopes, each as it was unless it has means now, or fewer leaves
-    cancelled  of quotients that are means now, or cancel, the terms below; () of whole sums
+    cancelled  of quotients that are means now, or cancel, the terms below
     """
 
     def __init__(self, tape: intervals.ReplayTape) -> None:
@@ -357,11 +357,10 @@ class Factored:
             rest, weights = max(shares.items(), key=lambda item: len(item[1]))
             for t in weights:
                 del terms[tuple(sorted((*rest, inverse, *t)))]
+            self.cancelled.append(list(below))
             if len(weights) == len(below) and len(set(weights.values())) == 1:
                 own, more = rest, next(iter(weights.values()))
-                self.cancelled.append([])
             else:
-                self.cancelled.append(list(below))
                 by = tuple(reduce(lambda a, b: a & b, map(Counter, below)).elements())
                 places = [self._product(d, _divided(t, by) or ()) for t, d in below.items()]
                 of = [(i, float(weights.get(t, 0))) for i, t in zip(places, below, strict=True)]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import casadi as ca
@@ -81,6 +82,16 @@ def test_ends_of_slopes_at_0_hold_all_that_is_below(slope: Any, x: list[float]) 
         assert values.value[tape.results[0], 0] <= -1
 
 
+def test_constants_that_are_no_doubles_hold_what_they_are() -> None:
+    """1/3 - x, where x is the double next to 1/3."""
+    tape = Factored(replay_tape([T, X, P, U], P[0] / (3 * P[0]) - X)).tape
+    values = containment.K["integration"].values_of(tape, 0)
+    ends = np.full((1, 2), 1 / 3), np.ones((2, 2)), np.zeros((0, 2))
+    INTERVALS.evaluate(tape, (0.0, 0.0), *ends, False, values)
+    low, high = values.value[tape.results[0]]
+    assert low <= float(Fraction(1, 3) - Fraction(1 / 3)) <= high
+
+
 @pytest.mark.parametrize("factor", [X, X * X, P[1] * X])
 def test_a_factor_of_all_terms_of_a_quotient_may_be_0(factor: Any) -> None:
     """At x = 0 the slope is -3 (10 - p) / (10 + p), the limit, and not 3, of one term alone."""
@@ -117,6 +128,8 @@ def test_quotients_that_cancel_each_other_may_be_0_by_0(gone: Any) -> None:
         (lambda m, x: -m.a * x / (m.a + m.b * x), 0.5, False),
         (lambda m, x: -m.a * x / (0.5 + m.b * x), 0.0, False),
         (lambda m, x: -m.a * x / (x + m.b * x), 0.0, True),
+        (lambda m, x: -(m.a * x + m.b * x * x) / (m.a + m.b * x), 0.0, True),  # nothing remains
+        (lambda m, x: -(m.a * x + m.b * x) / (m.a + m.b), 0.5, False),
     ],
 )
 def test_the_answer_names_quotients_that_may_be_0_by_0(
