@@ -29,7 +29,7 @@ import igpe
         (true.of_growth, 20),
         (true.of_means, 10),
         (true.of_factored, 10),
-        (true.of_steps, 15),
+        (true.of_steps, 13),
         (true.of_inputs, 10),
     ],
 )

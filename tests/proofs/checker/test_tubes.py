@@ -83,10 +83,11 @@ def test_ends_of_slopes_at_0_hold_all_that_is_below(slope: Any, x: list[float]) 
 
 
 def test_constants_that_are_no_doubles_hold_what_they_are() -> None:
-    """1/3 - x, where x is the double next to 1/3."""
-    tape = Factored(replay_tape([T, X, P, U], P[0] / (3 * P[0]) - X)).tape
+    """1/3 + x, where -x is the double next to 1/3."""
+    third = (P[0] + P[1]) / (3 * P[0] + 3 * P[1])
+    tape = Factored(replay_tape([T, X, P, U], third + X)).tape
     values = containment.K["integration"].values_of(tape, 0)
-    ends = np.full((1, 2), 1 / 3), np.ones((2, 2)), np.zeros((0, 2))
+    ends = np.full((1, 2), -1 / 3), np.ones((2, 2)), np.zeros((0, 2))
     INTERVALS.evaluate(tape, (0.0, 0.0), *ends, False, values)
     low, high = values.value[tape.results[0]]
     assert low <= float(Fraction(1, 3) - Fraction(1 / 3)) <= high
