@@ -438,10 +438,13 @@ def test_other_methods_refuse(name):
         METHODS[name](posed())
 
 
-def test_delays_after_a_condition_are_for_one_interval_only():
+def test_multiple_shooting_keeps_delays_after_a_condition_in_one_interval():
     event = Event(when=lambda m, t: m.A[t] <= 0.5, delay=1.0, add={"A": 1.0})
-    with pytest.raises(Unsupported, match="reach into the next interval"):
-        igpe.MultipleShooting().estimate(posed([event]), TRUTH)
+    table = igpe.simulate(posed([event]), TRUTH, times=TIMES)[["time", "A", "B"]]
+    held = {n: v for n, v in TRUTH.items() if n not in ("k", "c")}
+    problem = posed([event], values=table).fixing(held)
+    estimate = igpe.MultipleShooting().estimate(problem, {"k": 0.4, "c": 0.15})
+    assert estimate.parameters == pytest.approx({"k": TRUTH["k"], "c": TRUTH["c"]}, rel=1e-4)
 
 
 def test_a_problem_without_events_has_no_switches():

@@ -29,8 +29,8 @@ MANY, BRIEF = 100, 1e-3  # crossings, and the part of the horizon that is too br
 NEAR = 2.0  # times between the last two crossings in which the next one is sought first
 
 DELAYED = (
-    "Multiple shooting does not support an event with both `when` and a delay, because the delay "
-    "may reach into the next interval. Use igpe.SingleShooting or igpe.IncrementalShooting."
+    "An event with both `when` and a delay may happen in the next interval. Integrate the whole "
+    "experiment in one interval."
 )
 FREQUENT = (
     "{} events occurred {}: they become more and more frequent, or change too little to leave "

@@ -30,7 +30,6 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Recorded, Shots
 from igpe.dynamics.integrators.cut import interval_of
-from igpe.dynamics.integrators.switches import DELAYED
 from igpe.dynamics.shooting.base import Profile, spread_of
 from igpe.dynamics.shooting.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamics.shooting.residuals import (
@@ -361,7 +360,7 @@ class Chains:
 def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
     """All experiments in at most `count` intervals each.
 
-    raises Unsupported for constraints on what no equation determines, and for delayed events
+    raises Unsupported for constraints on what no equation determines, and for steady starts
     """
     shootings, names = [], problem.box.names
     for k, experiment in enumerate(problem.experiments):
@@ -371,9 +370,7 @@ def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
         if limits is not None:
             ivp, times = limits.watching(ivp), np.union1d(m.times, limits.times)
             m = replace(m, times=times, row=np.searchsorted(times, m.times)[m.row].astype(np.intp))
-        nodes = node_times(experiment, count, m.times)
-        if ivp.switching is not None and ivp.switching.has_delayed:
-            raise Unsupported(DELAYED)
+        nodes = node_times(experiment, most_intervals(ivp, count), m.times)
         if ivp.rest is not None:
             raise Unsupported(
                 "MultipleShooting does not support steady-state starts (Experiment(steady=...)). "
@@ -384,6 +381,11 @@ def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
         spread = spread_of(problem)
         shootings.append(Shooting(experiment.name, m, ivp, nodes, intervals, index, spread, limits))
     return Chains(tuple(shootings), problem.inequalities, unmeasured(problem))
+
+
+def most_intervals(ivp: InitialValueProblem, count: int) -> int:
+    """At most `count`; 1 where what a state triggers happens later, maybe in another interval."""
+    return 1 if ivp.switching is not None and ivp.switching.has_delayed else count
 
 
 def node_times(

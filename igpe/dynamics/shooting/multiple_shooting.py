@@ -52,8 +52,10 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.chains import (
     Chains,
+    Shooting,
     chains_of,
     given,
+    most_intervals,
     node_times,
     starting_point,
 )
@@ -79,6 +81,7 @@ from igpe.numerics.least_squares.generalised import GeneralisedGaussNewton
 from igpe.numerics.least_squares.proposal import Space
 from igpe.numerics.least_squares.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
+from igpe.problem.experiment import Experiment
 from igpe.problem.model import has_constant_bounds, with_bounds
 from igpe.problem.problem import Problem
 
@@ -124,7 +127,8 @@ class MultipleShooting(Checked):
 
     integrator  integrator for exact matching, used for all intervals and their derivatives
     rough       integrator for the continuation, where lower accuracy is sufficient
-    intervals   maximum number of intervals in each experiment; intervals begin at measured times
+    intervals   maximum number of intervals in each experiment; intervals begin at measured times.
+                An experiment with delayed events that states trigger has only one interval
     finer       factor by which igpe multiplies the number of intervals for a second attempt if
                 measurement errors do not explain the residuals; 1: no second attempt
     unobserved  start values of states that are not measured: a number, or a dict {state: number};
@@ -381,7 +385,11 @@ class PreparedMultiple:
         """The same in more intervals, if there can be more."""
         count = self.method.finer * self.method.intervals
         pairs = zip(self.problem.experiments, self.chains.shootings, strict=True)
-        if all(len(node_times(e, count, s.measurements.times)) == len(s.nodes) for e, s in pairs):
+
+        def finer(experiment: Experiment, s: Shooting) -> FloatArray:
+            return node_times(experiment, most_intervals(s.ivp, count), s.measurements.times)
+
+        if all(len(finer(e, s)) == len(s.nodes) for e, s in pairs):
             return None
         method = replace(self.method, intervals=count, finer=1)
         return method.prepare(self.problem, self.profiles)
