@@ -163,6 +163,20 @@ def test_one_measurement_has_no_scatter_to_explain(chain):
     assert replace(chain, points=once).r_squared().isna().all()
 
 
+@pytest.mark.parametrize(("sigma", "verdict"), [(0.1, "good"), (0.01, "fair")])
+def test_what_varies_by_its_known_errors_alone_needs_no_model(known_sigma, sigma, verdict):
+    """R² of such a quantity is about 0 for a model that is right."""
+    points = known_sigma.points
+    one = points[points["name"] == points["name"].iloc[0]]
+    still = one.assign(name="still", measured=1 + 0.1 * (-1.0) ** np.arange(len(one)), fitted=1.0)
+    still = still.assign(residual=still["measured"] - 1, sigma=sigma)
+    result = replace(known_sigma, points=pd.concat([points, still], ignore_index=True))
+    assert result.r_squared()["still"] < 0.1
+    said = result.verdict["fit"]
+    assert said.startswith(verdict)
+    assert ("still" in said) == (verdict == "fair")
+
+
 def test_a_single_unknown_that_is_not_determined_is_it(chain):
     one, other = chain.estimates
     lost = replace(chain, estimates=(replace(one, remark="not determined by the data"), other))

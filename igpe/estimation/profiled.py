@@ -22,7 +22,7 @@ from igpe.dynamics.likelihood import allowed_rise, errors_at
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.refine import may_creep
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.shooting.single_shooting import SingleShooting, jumps_of
 from igpe.estimation.equally_good import led_by, with_own_weights
 from igpe.estimation.settings import FROM_PROFILE, Settings, Steps
 from igpe.estimation.summary import summarise
@@ -141,7 +141,10 @@ def _in_need(steps: Steps, settings: Settings, result: Result, kinks: Sequence[s
     doubtful = _doubtful(steps.problem, result, result.estimates, steps.best.at, combined)
     same, many, _ = agreement(result)  # a groove may lie beside what no search has seen
     every = steps.problem.box.names if kinks or same == 1 < many else ()
-    return list(dict.fromkeys([*narrow, *doubtful, *kinks, *every]))[:MOST]
+    free = steps.problem.box
+    jumps = jumps_of(steps.problem, free.vector(result.parameters))  # no curvature shows these
+    at_jumps = [free.names[jump.unknown] for jump in jumps]
+    return list(dict.fromkeys([*at_jumps, *narrow, *doubtful, *kinks, *every]))[:MOST]
 
 
 def _is_better(made: Profiles, result: Result) -> bool:

@@ -41,6 +41,7 @@ from igpe.results.residual_table import (
     UNJUDGED,
     has_assumed_sigma,
     probability,
+    within_noise,
 )
 from igpe.results.result_data import (
     ASSUMED,
@@ -194,6 +195,8 @@ def _shortened(names: list[str], size: int) -> list[str]:
 
 def _fit(result: ResultData) -> tuple[str, Grade]:
     judged, share = result.adequacy, result.r_squared().dropna()
+    if judged is not None and judged.p >= DOUBTFUL:  # NaN is not
+        share = share.drop(within_noise(result.points), errors="ignore")
     explained = "" if share.empty else f", {_r_squared(dict(share))}"
     if judged is None:
         return f"not judged{explained}", "fair"

@@ -183,6 +183,22 @@ def sigma_given(points: pd.DataFrame) -> bool:
     return sigma_known(points) and not is_fitted
 
 
+def within_noise(points: pd.DataFrame) -> list[str]:
+    """Quantities whose measured values vary no more than their given errors make a constant vary.
+
+    A model can explain nothing of that.
+    """
+    if not sigma_given(points):
+        return []
+    weight, names = 1.0 / divisors(points) ** 2, []
+    for name, rows in points.assign(weight=weight).groupby("name", sort=False):
+        y, w = rows["measured"], rows["weight"]
+        scatter = float((w * (y - (w * y).sum() / w.sum()) ** 2).sum())
+        if chi_squared_probability(scatter, len(rows) - 1) >= DOUBTFUL:
+            names.append(str(name))
+    return names
+
+
 def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[FloatArray, int | None]:
     """(m,) residuals in their own standard deviations, and the freedom of these; None: known."""
     values, left = standardised(points), None if sigma_given(points) else degrees

@@ -206,6 +206,10 @@ REASONS: dict[type[Exception], str] = {
     Singular: "the equations are not defined at any of the start values tried",
 }
 """Why an exact test cannot be made."""
+ARBITRARY = (
+    "the exact arithmetic of the test cannot use the given start values, although the model may "
+    "well be integrated from them, and igpe does not count values for arbitrary ones"
+)
 LONG = "the test takes a long time; request it with igpe.check(problem, identifiability=True)"
 INTEGRATE = "igpe.check(problem, identifiability=True) tests by integration instead"
 
@@ -375,11 +379,7 @@ def _exact(
     if own <= proved.keys():
         return result
     if result.generic:
-        return replace(
-            result,
-            why_not="the exact test found no solution of the equations at the given start values",
-        )
-
+        return replace(result, why_not=ARBITRARY)
     counted = solutions(
         experiments,
         names,

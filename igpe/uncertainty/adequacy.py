@@ -17,7 +17,7 @@ from scipy.linalg import null_space
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, listed
-from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.shooting.single_shooting import Jump, SingleShooting, jumps_of
 from igpe.numerics.covariance import (
     Combination,
     combinations,
@@ -100,6 +100,11 @@ BELOW_LIMIT = (
     "contains the probability of a value below the limit. These measurements have no residuals "
     "and do not appear in plots. Residuals near the limit are not tested."
 )
+AT_JUMP = (
+    "At the estimate of {0}, an event coincides with the measurement at t = {1:g}: for {2} values "
+    "of {0} the sum of squares jumps up."
+)
+SIDES = {True: "smaller", False: "larger"}
 NO_TIME = "The residuals were not judged because the run was interrupted."
 
 
@@ -131,7 +136,8 @@ def with_findings(
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
     free = {p.name: p.value for p in result.estimates[: len(result.covariance)]}
-    held, order, begin = _held(result, problem, at, free), [], 0
+    jumps = jumps_of(problem, x := np.array([*free.values()]))
+    held, order, begin = _held(result, problem, at, free, jumps), [], 0
     for m in (e.measurements for e in problem.experiments):
         own = np.lexsort((m.times[m.row], m.column))
         order.append(begin + (own[~m.is_limit[own]]))
@@ -157,26 +163,33 @@ def with_findings(
     if NO_OPTIMUM in verdict.reasons and result.status.is_early:
         verdict = Adequacy(UNJUDGED, reasons=(NO_OPTIMUM,))
     judged = replace(result, points=points, adequacy=verdict)
-    x = np.array(list(free.values()))
     notes = weak_sentences(list(free), x, result.covariance, result.linked)
     if problem.is_censored:
         notes.append(BELOW_LIMIT.format(problem.size - len(points), problem.size))
     # Wrong starts make outliers, which are then no news.
     odd = _far_starts(judged, problem) or [*_odd(judged, verdict), *oversized(points)]
-    return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
+    beside = (AT_JUMP.format([*free][i], t, SIDES[is_least]) for i, t, is_least in jumps)
+    return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd, *beside))
 
 
-def _held(result: Result, problem: Problem, at: Linearised, free: Mapping[str, float]) -> BoolArray:
+def _held(
+    result: Result,
+    problem: Problem,
+    at: Linearised,
+    free: Mapping[str, float],
+    jumps: Sequence[Jump],
+) -> BoolArray:
     """(n,) unknowns at whose optimum the residuals need not be stationary.
 
-    Those on bounds and on kinks of priors, and those of standard deviations alone: the rows that
-    these add to the objective are not in `at`, but their priors are.
+    Those on bounds, at jumps and on kinks of priors, and those of standard deviations alone: the
+    rows that these add to the objective are not in `at`, but their priors are.
     """
     held = np.isnan(np.diag(result.covariance))
     for name, prior in problem.other_priors.items():
         held[problem.box.names.index(name)] |= prior.is_on_kink(free[name])
     if problem.sigma_estimated:
         held |= ~at.jacobian[: problem.size].any(axis=0)
+    held[[jump.unknown for jump in jumps]] = True
     return held
 
 

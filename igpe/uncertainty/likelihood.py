@@ -26,15 +26,15 @@ from igpe.dynamics.collocation.assembled import NONE, Assembled, parts
 from igpe.dynamics.collocation.collocation import Collocation, refined_meshes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at
+from igpe.dynamics.likelihood import allowed_rise, errors_at
 from igpe.dynamics.shooting.base import constraints, refuse, require_plain
 from igpe.dynamics.shooting.limits_of_model import violated
 from igpe.dynamics.shooting.refine import require_inactive, search_beside
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import fully_held_weights
-from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.shooting.single_shooting import SingleShooting, between_jumps
 from igpe.dynamics.simulation import Simulated, profiles
-from igpe.equations.compiled import require_smooth_and_normal
+from igpe.equations.compiled import compiled, require_smooth_and_normal
 from igpe.numerics.covariance import Uncertainty
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
@@ -65,6 +65,7 @@ class Likelihood:
 
     x, at      the free unknowns (n,), and residuals and derivative there
     errors     linearised
+    smooth     bounds, which also keep from jumps of the objective beyond the allowed rise
     """
 
     problem: Problem
@@ -73,11 +74,17 @@ class Likelihood:
     x: FloatArray
     at: Linearised
     errors: Uncertainty
+    smooth: Box
 
     @property
     def box(self) -> Box:
         """The free unknowns with their bounds."""
         return self.problem.box
+
+    @property
+    def switches(self) -> bool:
+        """Whether events or conditions may make the objective jump."""
+        return any(compiled(self.problem).switching)
 
     @property
     def held(self) -> BoolArray:
@@ -139,7 +146,9 @@ def likelihood(
         )
     residuals.limit_steps(fit.x)
     errors = errors_at(problem, fit.x, fit.at, confidence)
-    return Likelihood(problem, residuals, method.search, fit.x, fit.at, errors)
+    most = fit.cost + allowed_rise(errors, problem.sigma_known, confidence)
+    smooth = between_jumps(residuals, fit.x, problem.box, most)
+    return Likelihood(problem, residuals, method.search, fit.x, fit.at, errors, smooth)
 
 
 def at_estimate(

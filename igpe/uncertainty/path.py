@@ -22,8 +22,9 @@ points by a cubic with their values and slopes.
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,7 +62,11 @@ class LikelihoodPath(Protocol):
 
     reach   the least and largest t that the bounds allow
     origin  the point at t = 0, the estimate
+    jumps   whether events or conditions may make PL jump
     """
+
+    @property
+    def jumps(self) -> bool: ...
 
     @property
     def reach(self) -> tuple[float, float]: ...
@@ -123,6 +128,19 @@ class ShootingPath:
     def reach(self) -> tuple[float, float]:
         return self.line.reach(self.base.x, self.base.box)
 
+    @cached_property
+    def box(self) -> Box:
+        """Bounds within which unknowns that are not held do not pass a jump of the objective."""
+        smooth, held = self.base.smooth, list(self.line.held)
+        lower, upper = smooth.lower.copy(), smooth.upper.copy()
+        lower[held], upper[held] = self.base.box.lower[held], self.base.box.upper[held]
+        return replace(smooth, lower=lower, upper=upper)
+
+    @cached_property
+    def jumps(self) -> bool:
+        """See `LikelihoodPath`."""
+        return self.base.switches
+
     @property
     def origin(self) -> PathPoint:
         return self._corrected(0.0, self.base.x, self.base.at)
@@ -141,7 +159,7 @@ class ShootingPath:
         return self._searched(at, self._on_line(at, self.base.x))
 
     def _searched(self, at: float, start: FloatArray) -> PathPoint | None:
-        landscape = Landscape(self.base.residuals, self.base.box)
+        landscape = Landscape(self.base.residuals, self.box)
         fit = profiled(landscape, start, self.line.held, search=self.search)
         if fit.at is None or fit.status is Status.ITERATION_LIMIT:
             return None
@@ -151,7 +169,7 @@ class ShootingPath:
         """(n,) x with the held unknowns where the line has them."""
         held, values = list(self.line.held), x.copy()
         values[held] = self.base.x[held] + at * self.line.direction
-        return self.base.box.clip(values)
+        return self.box.clip(values)
 
     def _predicted(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where a parabola of the path through two points expects the optimum.
@@ -169,12 +187,12 @@ class ShootingPath:
         if np.abs(bent / size).max() > np.abs((ahead - near.state.x) / size).max():
             return ahead
         bent[list(self.line.held)] = 0.0
-        return self.base.box.clip(ahead + bent)
+        return self.box.clip(ahead + bent)
 
     def _tangent(self, at: float, near: PathPoint) -> FloatArray:
         """(n,) where the problem linearised at `near` has its optimum."""
         there, (held, direction) = near.state.there, self.line
-        box, x = self.base.box, near.state.x.copy()
+        box, x = self.box, near.state.x.copy()
         free = np.delete(np.arange(len(x)), held)
         moved = there.residual + there.jacobian[:, held] @ direction * (at - near.at)
         low, high = box.lower[free] - x[free], box.upper[free] - x[free]
@@ -188,7 +206,7 @@ class ShootingPath:
         along, by_free = there.jacobian[:, held] @ direction, there.jacobian[:, free]
         residual, left = there.residual, along
         if len(free):
-            box = self.base.box.select(self.base.box.names[i] for i in free)
+            box = self.box.select(self.box.names[i] for i in free)
             step = bounded_solution(by_free, -residual, box.lower - x[free], box.upper - x[free])
             residual = residual + by_free @ step
             end = box.clip(x[free] + step)
@@ -215,6 +233,7 @@ class CollocatedPath:
 
     base: Collocated
     line: HeldLine
+    jumps: ClassVar[bool] = False
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -321,7 +340,8 @@ def _walked(
         if point is None or _too_far(point, points[-1], target, steps):
             step = (at - abs(points[-1].at)) / (WIDEN if point is None else 2)
             if step < SHORTEST * max(at, first):
-                break
+                is_jump = point is not None and _is_jump(path, point, target)
+                return _at_last(points, is_jump=is_jump)
             widen = 1.0
             continue
         points.append(point)
@@ -329,7 +349,8 @@ def _walked(
             closed = _closed(path, points, steps.rise)
             further = _behind_jump(path, points[-2], closed) or _beside(path, closed, steps.rise)
             if further is None or further.cost >= target:
-                return closed
+                is_jump = further is not None and _is_jump(path, further, target)
+                return replace(closed, end=End.FOUND) if is_jump else closed
             # The search from afar had lost its way: go on by steps that had not.
             kept = [p for p in closed.points[:-1] if p.cost <= further.cost]
             points, widen = [origin, *kept, further], 1.0
@@ -338,7 +359,19 @@ def _walked(
             return _short(points, sign, limit, target, steps.lowest)
         step = min(_next(points, sign, steps, widen), farthest - at, steps.longest)
         widen = min(EAGER * widen, WIDEN)
-    return Walk(tuple(points[1:]), points[-1].at, End.BROKEN)
+    return _at_last(points, is_jump=False)
+
+
+def _at_last(points: Sequence[PathPoint], *, is_jump: bool) -> Walk:
+    return Walk(tuple(points[1:]), points[-1].at, End.FOUND if is_jump else End.BROKEN)
+
+
+def _is_jump(path: LikelihoodPath, point: PathPoint, target: float) -> bool:
+    """Whether PL itself is above the target just behind the end of a walk, as it may jump."""
+    if not path.jumps or point.cost < target:
+        return False
+    anew = path.anew(point.at)
+    return anew is not None and anew.cost >= target
 
 
 def _behind_jump(path: LikelihoodPath, passed: PathPoint, closed: Walk) -> PathPoint | None:

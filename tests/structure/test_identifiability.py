@@ -198,6 +198,7 @@ def test_implicit_equations_without_linear_unknowns_take_start_values_as_any():
     found = examined(problem)
     assert found.generic
     assert found.names(Identifiable.YES) == ("k",)
+    assert "cannot use the given start values" in found.why_not
 
 
 def test_implicit_equations_of_several_experiments_may_share_an_unknown():

@@ -15,6 +15,7 @@ from igpe.core.arrays import FloatArray
 
 EACH = 4.0  # share of the allowance that CVODES, which counts steps between two outputs only, may
 LEAST = 200  # use for each of them, times their number; and the least of that: steps of a start
+STRETCH = 25  # steps that a stretch between switches counts as: a hundred crossings are 10,000
 LARGEST = 1e30
 """Times its size that a state may be. Growth from traces must pass, and what is exponential in
 others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""

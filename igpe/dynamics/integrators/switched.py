@@ -51,6 +51,7 @@ from igpe.dynamics.integrators.switches import (
     crossing_with,
     first_crossing,
     nearest,
+    require_few,
     timed,
     watched_places,
     with_crossing,
@@ -262,6 +263,7 @@ class _Course:
             if self.local.watched and due > self.t:
                 crossing = nearest(lambda t: self._first(self._watch(t)), begin, self.since, due)
             self.stretches += DEARER if self.local.watched else 1
+            require_few(self.stretches, self.t)
             if crossing is not None:
                 self._cross(crossing)
                 self.since = self.t - begin
@@ -568,11 +570,11 @@ class _Course:
         x, y = np.hsplit(rows, [self.n_x])
         point = places[:, None], x, y, a + b * places[:, None], b, self.q
         _, gaps, rates = self.local.slopes.at(len(places), *point)
-        self.size = np.maximum(self.size, np.abs(gaps).max(axis=1, initial=0.0))
-        gaps = gaps + self.off[:, None]
-        sign = np.where(self.true, 1.0, -1.0)[:, None]
         why = "" if shots.status[0].usable else shots.reason[0]
-        return Seen(places, rows, sign * gaps, sign * rates, why)
+        sign = np.where(self.true, 1.0, -1.0)[:, None]
+        seen = Seen(places, rows, sign * (gaps + self.off[:, None]), sign * rates, why)
+        self.size = seen.largest(self.size, self.local.watched)
+        return seen
 
     def _moving(self, shots: Shots) -> FloatArray:
         """(n_times, n_x + n_y) states and implicit variables."""

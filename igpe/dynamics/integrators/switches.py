@@ -5,7 +5,7 @@ them a cubic through both shows a dip.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.augmented import Consistent, augmented
 from igpe.dynamics.integrators.base import Intervals
-from igpe.dynamics.integrators.limits import BrokenError, between
+from igpe.dynamics.integrators.limits import STRETCH, BrokenError, allowed, between
 from igpe.equations.elimination import AtPoint
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
@@ -56,6 +56,12 @@ def with_crossing(times: list[float], time: float, horizon: float) -> list[float
     if len(last) == MANY and time - last[0] < BRIEF * horizon:
         raise BrokenError(FREQUENT.format(MANY, between(last[0], time)))
     return last
+
+
+def require_few(stretches: int, time: float) -> None:
+    """Raise BrokenError if more stretches were integrated than the allowance of steps admits."""
+    if (steps := allowed()) is not None and STRETCH * stretches > steps:
+        raise BrokenError(f"Too many events or switches occurred before t = {time:.6g}.")
 
 
 class Rates(NamedTuple):
@@ -195,6 +201,15 @@ class Seen(NamedTuple):
     gaps: FloatArray
     rates: FloatArray
     why: str = ""
+
+    def largest(self, size: FloatArray, watched: Sequence[int]) -> FloatArray:
+        """(n_gaps,) sizes of gaps, with those up to the first crossing of one that is watched.
+
+        What lies behind it is no more: it may be larger by powers of ten.
+        """
+        is_behind = (self.gaps[watched] < -ZERO * size[watched, None]).any(axis=0)
+        here = self.gaps[:, : np.append(is_behind, True).argmax()]
+        return np.maximum(size, np.abs(here).max(axis=1, initial=0.0))
 
 
 class Crossing(NamedTuple):
@@ -348,8 +363,10 @@ def _zero(
     def there(time: float) -> tuple[float, float]:
         return gap(j, begin, first, time)
 
-    low = begin
-    if there(begin)[0] <= (ZERO * size if is_start else 0.0):  # it has just crossed
+    low, (value, rate) = begin, there(begin)
+    if not is_start and value <= 0 and rate < 0:  # a place at which it crosses, to rounding
+        return Crossing(begin, j)
+    if value <= (ZERO * size if is_start else 0.0):  # it has just crossed
         later = (begin + (end - begin) * 0.5**k for k in range(HALVINGS, -1, -1))
         low = next((time for time in later if there(time)[0] > 0), begin)
         if low == begin:

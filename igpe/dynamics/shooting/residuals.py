@@ -45,7 +45,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import cheaper
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
-from igpe.dynamics.integrators.limits import allowance, allowed
+from igpe.dynamics.integrators.limits import STRETCH, allowance, allowed
 from igpe.dynamics.shooting.base import losses_of
 from igpe.dynamics.shooting.estimated_errors import Piece, joined
 from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
@@ -427,7 +427,8 @@ class Residuals:
         every = self.trajectories(x)
         if every is None:
             return False
-        self.most_steps = max([LEAST_STEPS, *(MORE_STEPS * one.steps for one in every)])
+        taken = (one.steps + STRETCH * one.stretches for one in every)
+        self.most_steps = max([LEAST_STEPS, *(MORE_STEPS * steps for steps in taken)])
         if self.trajectories(x) is None:
             self.most_steps = None
         return True

@@ -39,6 +39,7 @@ from igpe.dynamics.shooting.limits_of_model import without_bounds
 from igpe.dynamics.shooting.projected import Eliminated, UnlikeError, projected
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
+from igpe.equations.compiled import compiled
 from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -193,6 +194,8 @@ class PreparedShooting:
 ROUNDS = 6
 FEW = 3  # searches in one round
 GAIN = 1e-6  # relative decrease of the sum of squares that is worth another round
+JUMP = 1e-3  # relative rise of the objective, next to a measurement, that is more than its slope
+BEYOND = 1e-5  # of the same distance: so far from a jump is looked behind it
 INSIDE = 1e-7  # of the distance of two measurements: so much earlier than the later one
 
 
@@ -222,9 +225,7 @@ def _within(residuals: Residuals, search: Search, x: FloatArray, box: Box) -> Fi
     """A search from x in which no time of a switch passes a measurement."""
     lower, upper = box.lower.copy(), box.upper.copy()
     for one in _switches(residuals, x, box):
-        k = int(np.searchsorted(one.times, one.time, side="right"))
-        low = one.times[k - 1] if k else -np.inf
-        high = one.times[k] if k < len(one.times) else np.inf
+        low, high = one.between
         if np.isfinite([low, high]).all():
             high -= INSIDE * (high - low)
         ends = sorted(x[one.unknown] + (np.array([low, high]) - one.time) / one.by)
@@ -250,6 +251,77 @@ class _Switch(NamedTuple):
     time: float
     by: float
     times: FloatArray
+
+    @property
+    def between(self) -> tuple[float, float]:
+        """The measurements before and after it; the first counts as before at its own time."""
+        k = int(np.searchsorted(self.times, self.time, side="right"))
+        low = self.times[k - 1] if k else -np.inf
+        return float(low), float(self.times[k]) if k < len(self.times) else np.inf
+
+
+class Jump(NamedTuple):
+    """An unknown at a jump of the objective: the switch that it alone moves is at a measurement.
+
+    time      of the measurement
+    is_least  whether the values without the jump are larger
+    """
+
+    unknown: int
+    time: float
+    is_least: bool
+
+
+class _End(NamedTuple):
+    """Where a switch meets a measurement at `time`, and a point (n,) just beyond."""
+
+    switch: _Switch
+    time: float
+    beyond: FloatArray
+
+
+def _ends(residuals: Residuals, x: FloatArray, box: Box) -> Iterator[_End]:
+    """Of all switches that one unknown alone moves; what is measured jumps there."""
+    every = _switches(residuals, x, box)
+    numbers = [one.number for one in every]
+    for one in every:
+        low, high = one.between
+        if numbers.count(one.number) > 1 or not np.isfinite([low, high]).all():
+            continue
+        for end, side in ((low, -BEYOND), (high, BEYOND)):
+            beyond = x.copy()
+            beyond[one.unknown] += (end + side * (high - low) - one.time) / one.by
+            yield _End(one, end, beyond)
+
+
+def jumps_of(problem: Problem, x: FloatArray) -> list[Jump]:
+    """Unknowns from whose values x (n,) the objective jumps up to one side."""
+    if not any(compiled(problem).switching) or problem.has_spectra:
+        return []
+    residuals, found = Residuals(problem, Automatic()), list[Jump]()
+    for one, end, beyond in _ends(residuals, x, problem.box):
+        low, high = one.between
+        if abs(one.time - end) <= BEYOND / 10 * (high - low):
+            here, there = residuals.cost(x), residuals.cost(beyond)
+            if here is not None and there is not None and there > (1 + JUMP) * here:
+                found.append(Jump(one.unknown, end, bool(x[one.unknown] > beyond[one.unknown])))
+    return found
+
+
+def between_jumps(residuals: Residuals, x: FloatArray, box: Box, most: float) -> Box:
+    """The bounds, with unknowns kept from jumps of the objective above `most`.
+
+    Whatever the other unknowns could gain there, to first order.
+    """
+    lower, upper = box.lower.copy(), box.upper.copy()
+    for one, end, beyond in _ends(residuals, x, box):
+        i, there = one.unknown, residuals(beyond)
+        if there is not None and _promise(there, i) > most:
+            low, high = one.between
+            inside = min(end, max(high - INSIDE * (high - low), one.time))
+            value = x[i] + (inside - one.time) / one.by
+            (lower if beyond[i] < x[i] else upper)[i] = value
+    return replace(box, lower=np.minimum(lower, x), upper=np.maximum(upper, x))
 
 
 def _moves(residuals: Residuals, x: FloatArray, box: Box) -> Iterator[tuple[int, FloatArray]]:
