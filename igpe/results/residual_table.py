@@ -193,7 +193,8 @@ def within_noise(points: pd.DataFrame) -> list[str]:
     weight, names = 1.0 / divisors(points) ** 2, []
     for name, rows in points.assign(weight=weight).groupby("name", sort=False):
         y, w = rows["measured"], rows["weight"]
-        scatter = float((w * (y - (w * y).sum() / w.sum()) ** 2).sum())
+        mean = (w * y).sum() / w.sum() if 0 < w.sum() < math.inf else math.nan
+        scatter = float((w * (y - mean) ** 2).sum(skipna=False))
         if chi_squared_probability(scatter, len(rows) - 1) >= DOUBTFUL:
             names.append(str(name))
     return names

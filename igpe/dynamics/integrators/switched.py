@@ -564,17 +564,17 @@ class _Course:
         reached = int(np.isfinite(states).all(axis=1).sum())
         places, rows = grid[:reached], states[:reached]
         if begin == self.t:
-            now = np.concatenate([self.x, self._point(after=True)[2]])
-            places, rows = np.append(self.t, places), np.vstack([now, rows])
+            here = np.concatenate([self.x, self._point(after=True)[2]])
+            places, rows = np.append(self.t, places), np.vstack([here, rows])
         a, b = self._segment()
         x, y = np.hsplit(rows, [self.n_x])
         point = places[:, None], x, y, a + b * places[:, None], b, self.q
         _, gaps, rates = self.local.slopes.at(len(places), *point)
         why = "" if shots.status[0].usable else shots.reason[0]
         sign = np.where(self.true, 1.0, -1.0)[:, None]
-        seen = Seen(places, rows, sign * (gaps + self.off[:, None]), sign * rates, why)
-        self.size = seen.largest(self.size, self.local.watched)
-        return seen
+        now = Seen(places, rows, sign * (gaps + self.off[:, None]), sign * rates, why)
+        self.size = now.largest(self.size, self.local.watched)
+        return now
 
     def _moving(self, shots: Shots) -> FloatArray:
         """(n_times, n_x + n_y) states and implicit variables."""

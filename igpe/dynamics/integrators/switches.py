@@ -209,7 +209,7 @@ class Seen(NamedTuple):
         """
         is_behind = (self.gaps[watched] < -ZERO * size[watched, None]).any(axis=0)
         here = self.gaps[:, : np.append(is_behind, True).argmax()]
-        return np.maximum(size, np.abs(here).max(axis=1, initial=0.0))
+        return np.asarray(np.maximum(size, np.abs(here).max(axis=1, initial=0.0)))
 
 
 class Crossing(NamedTuple):
