@@ -28,22 +28,18 @@ def smaller(tape: Any, values: Any, length: Any, m: Any, old: Any = STEP.jacobia
     m *= 0.9
 
 
-def without_squares(
-    tape: Any, i: int, outer: Any, to: Any, old: Any = INTERVALS._differentiate
-) -> None:
-    old(tape, i, outer, to)
+def without_squares(tape: Any, i: int, to: Any, old: Any = INTERVALS._differentiate) -> None:
+    old(tape, i, to)
     if tape.code[i, 0] == INTERVALS.SQUARE:
         to.slope[i] = 0.0
 
 
-def without_denominators(
-    tape: Any, i: int, outer: Any, to: Any, old: Any = INTERVALS._differentiate
-) -> None:
+def without_denominators(tape: Any, i: int, to: Any, old: Any = INTERVALS._differentiate) -> None:
     if tape.code[i, 0] == INTERVALS.DIV:
         tape = tape._replace(
             depends=tape.depends & (np.arange(len(tape.code)) != tape.code[i, 2])[:, None]
         )
-    old(tape, i, outer, to)
+    old(tape, i, to)
 
 
 def constant_inputs(

@@ -47,7 +47,7 @@ from igpe.proofs.checker.kernels.step import (
     slopes_of,
     validated_step,
 )
-from igpe.proofs.compiled import entry_point, kernel
+from igpe.proofs.compiled import entry_point, kernel, lean_kernel
 
 TUBES = (0.05, 200), (0.002, 600)  # how straight faces of a tube are, and its steps at most
 PROMISING = 0.15  # of the level: what a tube must prove for a finer one to be tried
@@ -108,7 +108,7 @@ class ReplayRows(NamedTuple):
     spread: FloatArray
 
 
-@kernel
+@lean_kernel
 def input_range(program: Program, i: int, k: int, time: Pair) -> Pair:
     """Range of input i over some times before the experiment's time k."""
     a, b = program.begins[i, k], program.levels[i, k]
@@ -117,7 +117,7 @@ def input_range(program: Program, i: int, k: int, time: Pair) -> Pair:
     return add(b, b, low, high)
 
 
-@kernel
+@lean_kernel
 def inputs_at(program: Program, k: int, t: float, h: float, u: FloatArray) -> None:
     """Write value, change and remainder of each input from t to t + h: (n_inputs, 3)."""
     length = lengths(h)
@@ -130,7 +130,7 @@ def inputs_at(program: Program, k: int, t: float, h: float, u: FloatArray) -> No
         u[i, 2] = up(u[i, 2] + radius(low, high))
 
 
-@kernel
+@lean_kernel
 def ranges_of_inputs(program: Program, k: int, time: Pair, u: FloatArray) -> None:
     """Write the range of each input over some times: (n_inputs, 2)."""
     for i in range(len(u)):
@@ -199,7 +199,7 @@ class Tube(NamedTuple):
     squares: FloatArray
 
 
-@kernel
+@lean_kernel
 def least_square(low: float, high: float) -> float:
     """Lower bound of the square of what is in a range."""
     return down(min(max(low, -high, 0.0), MOST) ** 2)
@@ -255,7 +255,7 @@ def is_vague(rows: ReplayRows, tube: Tube, first: int, end: int, cut: float) -> 
     return True
 
 
-@kernel
+@lean_kernel
 def change_of_functions(tape: ReplayTape, to: Polynomials, order: int) -> float:
     """The base of the geometric series in time that a function leaves out; the largest of all.
 
@@ -488,7 +488,7 @@ def coarse(program: Program, p: FloatArray, fine: float, most: int, cut: float, 
         tube.squares[k] = down(tube.squares[k + 1] + own)
 
 
-@kernel
+@lean_kernel
 def squares_of(tube: Tube, first: int, end: int) -> float:
     """Lower bound of the sum of squares of some residuals."""
     squares = 0.0
@@ -497,7 +497,7 @@ def squares_of(tube: Tube, first: int, end: int) -> float:
     return squares
 
 
-@kernel
+@lean_kernel
 def meet(program: Program, i: int, cut: float, total: float, tube: Tube, x: FloatArray) -> None:
     """Cut off of a state what makes the sum of squares larger than the level, by residual i.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.proofs.compiled import kernel
+from igpe.proofs.compiled import kernel, lean_kernel
 
 UNIT = 2.0**-53
 SLACK = 2.0**-40  # > 4000 UNIT: of what is computed from numbers >= 0 by so many operations
@@ -178,6 +178,14 @@ def series(kind: int, a: float, b: float, n: int, out: FloatArray) -> None:
 
 
 @kernel
+def coefficient(kind: int, a: float, b: float, n: int) -> Pair:
+    """Coefficient n of a function over [a, b]."""
+    all_ = np.empty((n + 1, 2))
+    series(kind, a, b, n, all_)
+    return all_[n, 0], all_[n, 1]
+
+
+@kernel
 def _reciprocal(a: float, b: float, n: int, out: FloatArray) -> None:
     """(-1)^k / x^(k+1)"""
     low, high = divide(1.0, 1.0, a, b)
@@ -242,7 +250,7 @@ class ReplayTape(NamedTuple):
              arguments a and b, of a leaf its index, of a MEAN where its WEIGHTs begin and how many
              there are, of a CONST b = 1 if its number is rounded; of a POWER a ** b where
              exp(b log(a)) stands; how many powers of the time a polynomial of it has where states
-             have all. One array: Numba counts the references to each
+             have all
     number   (n,) value of a CONST; the w of a WEIGHT: the MEAN of terms t is sum w t / sum t
     depends  (n, n_states) on which states it depends
     results  (n_results,) positions of the results
@@ -277,7 +285,7 @@ class Values(NamedTuple):
     slope: FloatArray
 
 
-@kernel
+@lean_kernel
 def mean(code: IntArray, number: FloatArray, first: int, end: int, v: FloatArray) -> Pair:
     """Range of sum w t / sum t over the ranges of the terms t.
 
@@ -322,14 +330,13 @@ def mean(code: IntArray, number: FloatArray, first: int, end: int, v: FloatArray
     return (low if falls else max(low, 0.0)), high
 
 
-@kernel
+@lean_kernel
 def operate(
     code: IntArray, number: FloatArray, places: IntArray, first: int, end: int, v: FloatArray
 ) -> None:
     """Write the ranges (n, 2) of operations places[first:end], but not of leaves.
 
-    What cannot be negative has no lower end below 0, so that states are known to stay positive. Few
-    arrays are given: Numba counts the references to each of them.
+    What cannot be negative has no lower end below 0, so that states are known to stay positive.
     """
     for k in range(first, end):
         i = places[k]
@@ -361,13 +368,11 @@ def operate(
         elif op == POWER:
             low, high = power(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
         else:
-            value = np.empty((1, 2))
-            series(op - FUNCTION, v[a, 0], v[a, 1], 0, value)
-            low, high = value[0, 0], value[0, 1]
+            low, high = coefficient(op - FUNCTION, v[a, 0], v[a, 1], 0)
         v[i, 0], v[i, 1] = low, high
 
 
-@kernel
+@lean_kernel
 def ranges_of_leaves(
     tape: ReplayTape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, v: FloatArray
 ) -> None:
@@ -388,7 +393,7 @@ def ranges_of_leaves(
             v[i, 0], v[i, 1] = u[a, 0], u[a, 1]
 
 
-@kernel
+@lean_kernel
 def evaluate(
     tape: ReplayTape,
     time: Pair,
@@ -399,20 +404,15 @@ def evaluate(
     to: Values,
 ) -> None:
     """Write the range of every operation, for x, p, u (n, 2), and of its derivatives by states."""
-    v, outer = to.value, np.empty((2, 2))
-    ranges_of_leaves(tape, time, x, p, u, v)
-    operate(tape.code, tape.number, tape.every, 0, len(tape.every), v)
-    if not derivatives:
-        return
-    for i in tape.every:
-        if tape.code[i, 0] >= FUNCTION:
-            a = tape.code[i, 1]
-            series(tape.code[i, 0] - FUNCTION, v[a, 0], v[a, 1], 1, outer)
-        _differentiate(tape, i, outer[1], to)
+    ranges_of_leaves(tape, time, x, p, u, to.value)
+    operate(tape.code, tape.number, tape.every, 0, len(tape.every), to.value)
+    if derivatives:
+        for i in tape.every:
+            _differentiate(tape, i, to)
 
 
-@kernel
-def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> None:
+@lean_kernel
+def _differentiate(tape: ReplayTape, i: int, to: Values) -> None:
     """Derivatives of operation i, whose own value, and that of its arguments, is known."""
     op, a, b, v, s = tape.code[i, 0], tape.code[i, 1], tape.code[i, 2], to.value, to.slope
     by_a, by_b = (1.0, 1.0), (1.0, 1.0)
@@ -429,7 +429,7 @@ def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> N
     elif op == POWER:
         by_a, by_b = _power_slopes(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
     elif op >= FUNCTION:
-        by_a = (outer[0], outer[1])
+        by_a = coefficient(op - FUNCTION, v[a, 0], v[a, 1], 1)
     is_binary = op in (ADD, SUB, MUL, DIV, POWER)
     for j in range(s.shape[1]):
         if not tape.depends[i, j]:
@@ -448,7 +448,7 @@ def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> N
         s[i, j, 0], s[i, j, 1] = low, high
 
 
-@kernel
+@lean_kernel
 def _power_slopes(a: float, b: float, c: float, d: float) -> tuple[Pair, Pair]:
     """Derivatives of a power by base and exponent; 0 where the base is not positive.
 
@@ -460,13 +460,12 @@ def _power_slopes(a: float, b: float, c: float, d: float) -> tuple[Pair, Pair]:
     by_base = multiply(c, d, low, high)
     if not (a > 0 or c > 0):
         by_base = -np.inf, np.inf
-    logarithm = np.empty((1, 2))
-    series(LOG, a, b, 0, logarithm)
+    first, last = coefficient(LOG, a, b, 0)
     low, high = power(a, b, c, d)
-    return by_base, multiply(low, high, logarithm[0, 0], logarithm[0, 1])
+    return by_base, multiply(low, high, first, last)
 
 
-@kernel
+@lean_kernel
 def jacobian(tape: ReplayTape, to: Values, length: Pair, m: FloatArray) -> None:
     """M >= h J_ij on the diagonal, >= h |J_ij| elsewhere, h in `length`, into m (n, n)."""
     for i in range(len(tape.results)):

@@ -63,7 +63,7 @@ from igpe.proofs.checker.kernels.intervals import (
     size,
     up,
 )
-from igpe.proofs.compiled import kernel
+from igpe.proofs.compiled import kernel, lean_kernel
 
 MOST, MOST_CUBIC = 4, 8  # products that one coefficient sums up: a_0 b_ij and three more; a_0 b_ijl
 
@@ -79,14 +79,14 @@ class Terms(NamedTuple):
     cubic: bool
 
 
-@kernel
+@lean_kernel
 def count_of_terms(terms: Terms) -> int:
     """How many monomials in delta there are."""
     n = terms.n
     return int(quadratic_end(n) + (n * (n + 1) * (n + 2) // 6 if terms.cubic else 0))
 
 
-@kernel
+@lean_kernel
 def quadratic_end(n: int) -> int:
     """How many monomials in n offsets have a degree of at most 2."""
     return 1 + n + n * (n + 1) // 2
@@ -122,7 +122,7 @@ class Leaves(NamedTuple):
     terms: Terms
 
 
-@kernel
+@lean_kernel
 def product(
     terms: Terms, k: int, a: FloatArray, b: FloatArray, powers: tuple[int, int], out: FloatArray
 ) -> None:
@@ -142,7 +142,7 @@ def product(
             add_cubic(terms.n, a, f, b, g, out)
 
 
-@kernel
+@lean_kernel
 def add_quadratic(n: int, a: FloatArray, f: int, b: FloatArray, g: int, out: FloatArray) -> None:
     """Add the products of linear terms of a[f] and b[g] to out (size,)."""
     s = 1 + n
@@ -158,7 +158,7 @@ def add_quadratic(n: int, a: FloatArray, f: int, b: FloatArray, g: int, out: Flo
             s += 1
 
 
-@kernel
+@lean_kernel
 def add_cubic(n: int, a: FloatArray, f: int, b: FloatArray, g: int, out: FloatArray) -> None:
     """Add the products of linear and quadratic terms of a[f] and b[g] to out (size,)."""
     is_constant = True
@@ -183,7 +183,7 @@ def add_cubic(n: int, a: FloatArray, f: int, b: FloatArray, g: int, out: FloatAr
                 s += 1
 
 
-@kernel
+@lean_kernel
 def measure(terms: Terms, c: FloatArray, norms: FloatArray) -> None:
     """Sums of absolute coefficients (5, m) of c (m, size)."""
     ends = 1, 1 + terms.n, quadratic_end(terms.n), count_of_terms(terms), c.shape[1]
@@ -197,13 +197,13 @@ def measure(terms: Terms, c: FloatArray, norms: FloatArray) -> None:
             norms[degree, k] = found
 
 
-@kernel
+@lean_kernel
 def total(norms: FloatArray) -> float:
     """Sum of all absolute coefficients."""
     return float(norms.sum())
 
 
-@kernel
+@lean_kernel
 def product_error(
     terms: Terms, a: FloatArray, ae: float, b: FloatArray, be: float, length: int
 ) -> float:
@@ -219,7 +219,7 @@ def product_error(
     return up(ae * full_b + be * full_a + ae * be + left_out(terms, a, b) + rounding)
 
 
-@kernel
+@lean_kernel
 def left_out(terms: Terms, a: FloatArray, b: FloatArray) -> float:
     """Bound on what a product does not keep, from the norms (5, m) of its factors.
 
@@ -242,7 +242,7 @@ def left_out(terms: Terms, a: FloatArray, b: FloatArray) -> float:
     return float(e)
 
 
-@kernel
+@lean_kernel
 def span(norms: FloatArray, c: FloatArray, e: float) -> Pair:
     """Bounds on all values."""
     full = total(norms)
@@ -251,7 +251,7 @@ def span(norms: FloatArray, c: FloatArray, e: float) -> Pair:
     return outward(c[0, 0] - rest, c[0, 0] + rest)
 
 
-@kernel
+@lean_kernel
 def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
     """Coefficients of tau^k of all operations, those of lower powers being known."""
     terms, c = given.terms, to.c
@@ -265,15 +265,19 @@ def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
         elif op == DIV:
             _extend_quotient(tape, i, terms, k, c)
         elif op == ADD:
-            own[:] = c[a, k] + c[b, k]
+            for s in range(len(own)):
+                own[s] = c[a, k, s] + c[b, k, s]
         elif op == SUB:
-            own[:] = c[a, k] - c[b, k]
+            for s in range(len(own)):
+                own[s] = c[a, k, s] - c[b, k, s]
         elif op == NEG:
-            own[:] = -c[a, k]
+            for s in range(len(own)):
+                own[s] = -c[a, k, s]
         elif op == SQUARE:
             product(terms, k, c[a], c[a], (tape.code[a, 4], tape.code[a, 4]), own)
         elif op == STATE:
-            own[:] = given.x[a, k]
+            for s in range(len(own)):
+                own[s] = given.x[a, k, s]
         elif op == POWER:
             _extend_power(tape, i, k, to)
         elif op >= FUNCTION:
@@ -380,7 +384,7 @@ def compose_error(
     return np.inf if np.isnan(found) else found
 
 
-@kernel
+@lean_kernel
 def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
     """Remainders of all operations, whose coefficients are known."""
     terms, c, e, norms = given.terms, to.c, to.e, to.norms
@@ -447,7 +451,7 @@ NEARLY = 1e-3  # a matrix further from orthogonal is not used
 EACH, MOST = 8, 1500  # directions for each state, and for all
 
 
-@kernel
+@lean_kernel
 def count_of(states: int) -> int:
     """How many directions errors have."""
     return int(max(2 * states, min(EACH * states, MOST)))

@@ -75,7 +75,7 @@ from igpe.proofs.checker.kernels.polynomials import (
     measure,
     span,
 )
-from igpe.proofs.compiled import kernel
+from igpe.proofs.compiled import kernel, lean_kernel
 
 
 @kernel
@@ -152,7 +152,7 @@ class Room(NamedTuple):
     norms: FloatArray
 
 
-@kernel
+@lean_kernel
 def lengths(h: float) -> Pair:
     """A length that is known up to two units of rounding."""
     return outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
@@ -199,7 +199,7 @@ def validated_step(
     return growth
 
 
-@kernel
+@lean_kernel
 def defect(x: FloatArray, slope: FloatArray, size: float, e: float, h: float) -> float:
     """Bound on |h f(X) - X'| for f = slope +- e, whose absolute coefficients sum up to `size`."""
     missing = rates = 0.0
@@ -213,7 +213,7 @@ def defect(x: FloatArray, slope: FloatArray, size: float, e: float, h: float) ->
     return max(up(missing + lost), LEAST)
 
 
-@kernel
+@lean_kernel
 def _to_end(x: FloatArray) -> float:
     """Write the polynomial at tau = 1 to tau^0; return its rounding."""
     rounding = 0.0
@@ -261,7 +261,7 @@ def supersolution(
     return np.inf
 
 
-@kernel
+@lean_kernel
 def solves(m: FloatArray, d: FloatArray, v: FloatArray, w: FloatArray) -> bool:
     """Whether v >= d + max(0, M v), rounding included, and 0 < v <= w."""
     n = len(v)
@@ -315,7 +315,7 @@ def slopes_of(tape: ReplayTape) -> Slopes:
     )
 
 
-@kernel
+@lean_kernel
 def _everywhere(f: Slopes, x: FloatArray) -> None:
     """Evaluate all for states in x (n, 2)."""
     for i in range(len(x)):
@@ -324,7 +324,7 @@ def _everywhere(f: Slopes, x: FloatArray) -> None:
     operate(f.code, f.number, f.every, 0, len(f.every), f.v)
 
 
-@kernel
+@lean_kernel
 def _change(f: Slopes, i: int, low: float, high: float, length: Pair) -> Pair:
     """Slope of state i, itself in [low, high], times the step; the others as they were last.
 
@@ -386,7 +386,7 @@ def _stays(
     return False
 
 
-@kernel
+@lean_kernel
 def _end(f: Slopes, wide: FloatArray, i: int, side: int, near: float, length: Pair) -> float:
     """What state i, not beyond `near` before a step, is not beyond after it, and nor on the way."""
     sign, best, inner = (1.0 if side == 1 else -1.0), float(wide[i, side]), wide[i, 1 - side]
