@@ -14,6 +14,8 @@ STEPS = WalkSteps(rise=4.0, increments=4, scale=0.1)
 class Formula:
     """A path with a known cost; with or without derivatives; cannot be computed beyond `broken`."""
 
+    jumps = False
+
     def __init__(self, cost, reach=(-np.inf, np.inf), derivatives=True, broken=np.inf):
         self.cost, self.reach, self.broken, self.derivatives = cost, reach, broken, derivatives
         self.asked = 0
