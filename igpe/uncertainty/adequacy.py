@@ -17,7 +17,7 @@ from scipy.linalg import null_space
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, listed
-from igpe.dynamics.shooting.single_shooting import Jump, SingleShooting, jumps_of
+from igpe.dynamics.shooting.single_shooting import ObjectiveJump, SingleShooting, jumps_of
 from igpe.numerics.covariance import (
     Combination,
     combinations,
@@ -177,7 +177,7 @@ def _held(
     problem: Problem,
     at: Linearised,
     free: Mapping[str, float],
-    jumps: Sequence[Jump],
+    jumps: Sequence[ObjectiveJump],
 ) -> BoolArray:
     """(n,) unknowns at whose optimum the residuals need not be stationary.
 

@@ -260,7 +260,7 @@ class _Switch(NamedTuple):
         return float(low), float(self.times[k]) if k < len(self.times) else np.inf
 
 
-class Jump(NamedTuple):
+class ObjectiveJump(NamedTuple):
     """An unknown at a jump of the objective: the switch that it alone moves is at a measurement.
 
     time      of the measurement
@@ -294,17 +294,19 @@ def _ends(residuals: Residuals, x: FloatArray, box: Box) -> Iterator[_End]:
             yield _End(one, end, beyond)
 
 
-def jumps_of(problem: Problem, x: FloatArray) -> list[Jump]:
+def jumps_of(problem: Problem, x: FloatArray) -> list[ObjectiveJump]:
     """Unknowns from whose values x (n,) the objective jumps up to one side."""
     if not any(compiled(problem).switching) or problem.has_spectra:
         return []
-    residuals, found = Residuals(problem, Automatic()), list[Jump]()
+    residuals, found = Residuals(problem, Automatic()), list[ObjectiveJump]()
     for one, end, beyond in _ends(residuals, x, problem.box):
         low, high = one.between
         if abs(one.time - end) <= BEYOND / 10 * (high - low):
             here, there = residuals.cost(x), residuals.cost(beyond)
             if here is not None and there is not None and there > (1 + JUMP) * here:
-                found.append(Jump(one.unknown, end, bool(x[one.unknown] > beyond[one.unknown])))
+                found.append(
+                    ObjectiveJump(one.unknown, end, bool(x[one.unknown] > beyond[one.unknown]))
+                )
     return found
 
 
