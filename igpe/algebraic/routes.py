@@ -29,6 +29,7 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Contribution, Regression, Route, RouteResult, reseeded
+from igpe.core.arrays import column_sizes
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -58,8 +59,7 @@ class LinearRoute:
         if at is None:
             failed = Estimate({}, np.inf, Status.FAILED, "linear least squares")
             return RouteResult(failed, box.names)
-        scale = np.linalg.norm(at.jacobian, axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
+        scale = column_sizes(at.jacobian)
         matrix = at.jacobian / scale
         bounds = ((box.lower - origin) * scale, (box.upper - origin) * scale)
         right, beyond = -at.residual, 0.0

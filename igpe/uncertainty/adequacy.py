@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import null_space
 
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, column_sizes
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import counted, listed
 from igpe.dynamics.shooting.single_shooting import ObjectiveJump, SingleShooting, jumps_of
@@ -355,8 +355,7 @@ def _image(linear: LinearisedFit, value: FloatArray) -> FloatArray:
     if len(linear.active):
         basis = null_space(linear.active[:, ~linear.held])
     moved: FloatArray = linear.jacobian[:, ~linear.held] @ basis
-    length = np.linalg.norm(moved, axis=0)
-    length = np.where(length > 0, length, 1.0)
+    length = column_sizes(moved)
     moved = moved / length
     if moved.shape[1] == 0 or not np.isfinite(moved).all():
         return np.asarray(moved)

@@ -25,7 +25,7 @@ import numpy as np
 
 from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.taylor import GROWTH, UNIT, Taylor, pairs
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray, column_sizes
 
 MOST_KEPT = 25_000_000  # numbers in enclosures that are kept
 CHUNK = 30_000  # numbers of one array that are enclosed at a time; in thousands of rows fewer,
@@ -502,8 +502,7 @@ def best_linear(problem: Separable, columns: FloatArray) -> tuple[FloatArray, fl
     if not np.isfinite(columns).all():
         return None
     d, phi = problem.target - columns[:, 0], columns[:, 1:]
-    size = np.linalg.norm(phi, axis=0)
-    size = np.where(size > 0, size, 1.0)
+    size = column_sizes(phi)
     unit = np.eye(len(size))
     square = (phi / size).T @ (phi / size) + LINEAR_RIDGE * unit
     rows = [

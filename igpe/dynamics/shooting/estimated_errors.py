@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse.linalg import splu
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, column_sizes
 from igpe.numerics.least_squares.base import Linearised, stacked
 from igpe.problem.measurements import Measurements
 from igpe.problem.noise.correlated import Correlation, Free
@@ -188,8 +188,7 @@ def likelihood_gain(problem: Problem, at: Linearised, held: BoolArray) -> float:
 
 def _basis(jacobian: FloatArray) -> FloatArray:
     """Orthonormal columns of the space that the unknowns move residuals in."""
-    size = np.linalg.norm(jacobian, axis=0)
-    u, singular, _ = np.linalg.svd(jacobian / np.where(size > 0, size, 1.0), full_matrices=False)
+    u, singular, _ = np.linalg.svd(jacobian / column_sizes(jacobian), full_matrices=False)
     return np.asarray(u[:, singular > RANK * singular.max(initial=0.0)])
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, column_sizes
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
@@ -237,8 +237,7 @@ def _within(residuals: Residuals, search: Search, x: FloatArray, box: Box) -> Fi
 def _promise(at: Linearised, held: int) -> float:
     """The sum of squares that a Gauss-Newton step of all unknowns but one predicts."""
     others = np.delete(at.jacobian, held, axis=1)
-    size = np.linalg.norm(others, axis=0)
-    scaled = others / np.where(size > 0, size, 1.0)
+    scaled = others / column_sizes(others)
     step = np.linalg.lstsq(scaled, -at.residual, rcond=1e-8)[0]
     return float(np.sum((at.residual + scaled @ step) ** 2)) + at.offset
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from igpe.core.arguments import is_count, require
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, column_sizes
 from igpe.core.deadline import require_going_on, session
 from igpe.core.errors import ProblemError
 from igpe.core.markup import Rows, Shown, Suggesting
@@ -161,8 +161,7 @@ class Extents:
     ) -> FloatArray:
         r = point.residual + point.jacobian[:, ~free] @ held[~free]
         j = point.jacobian[:, free]
-        scale = np.linalg.norm(j, axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
+        scale = column_sizes(j)
         short = max(j.shape[1] - len(j), 0)  # rows of zeros: no direction is left out
         j, r = np.pad(j / scale, ((0, short), (0, 0))), np.pad(r, (0, short))
         u, s, v = np.linalg.svd(j, full_matrices=False)
