@@ -297,16 +297,20 @@ def jumps_of(problem: Problem, x: FloatArray) -> list[ObjectiveJump]:
     """Unknowns from whose values x (n,) the objective jumps up to one side."""
     if not any(compiled(problem).switching) or problem.has_spectra:
         return []
-    residuals, found = Residuals(problem, Automatic()), list[ObjectiveJump]()
-    for one, end, beyond in _ends(residuals, x, problem.box):
-        low, high = one.between
-        if abs(one.time - end) <= BEYOND / 10 * (high - low):
-            here, there = residuals.cost(x), residuals.cost(beyond)
-            if here is not None and there is not None and there > (1 + JUMP) * here:
-                found.append(
-                    ObjectiveJump(one.unknown, end, bool(x[one.unknown] > beyond[one.unknown]))
-                )
-    return found
+    residuals, near = Residuals(problem, Automatic()), list[_End]()
+    for end in _ends(residuals, x, problem.box):
+        low, high = end.switch.between
+        if abs(end.switch.time - end.time) <= BEYOND / 10 * (high - low):
+            near.append(end)
+    here = residuals.cost(x) if near else None
+    if here is None:
+        return []
+    jumps = []
+    for end in near:
+        there, i = residuals.cost(end.beyond), end.switch.unknown
+        if there is not None and there > (1 + JUMP) * here:
+            jumps.append(ObjectiveJump(i, end.time, bool(x[i] > end.beyond[i])))
+    return jumps
 
 
 def between_jumps(residuals: Residuals, x: FloatArray, box: Box, most: float) -> Box:
