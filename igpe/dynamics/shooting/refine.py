@@ -108,7 +108,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem)
     if is_shot:
-        search = search_beside(problem, residuals, x, SEARCH)
+        search = search_beside(problem, residuals, x, SEARCH, at)
         near = _fitted(problem, residuals, x, search)
         fit = refitted_on_bounds(residuals, near, box, search)
     passed = (
@@ -157,10 +157,18 @@ def may_creep(problem: Problem, at: Linearised) -> bool:
 
 
 def search_beside(
-    problem: Problem, residuals: Residuals, x: FloatArray, search: GaussNewton
+    problem: Problem,
+    residuals: Residuals,
+    x: FloatArray,
+    search: GaussNewton,
+    at: Linearised | None = None,
 ) -> GaussNewton:
-    """The search for the optimum beside x (n,), in blocks where it may creep for long."""
-    at = residuals(x) if len(problem.box) >= MANY else None
+    """The search for the optimum beside x (n,), in blocks where it may creep for long.
+
+    at  residuals there, if they are known
+    """
+    if at is None and len(problem.box) >= MANY:
+        at = residuals(x)
     creeps = at is not None and may_creep(problem, at)
     return GaussNewtonInBlocks(**vars(search)) if creeps else search
 
