@@ -427,12 +427,12 @@ def _require_whole_sums(instance: Instance) -> None:
 
 def _positions(expression: Any, sets: Sequence[Any]) -> dict[Any, set[Any]]:
     """Where an expression holds variables over space, by variable and its further indices."""
-    found: dict[Any, set[Any]] = {}
+    positions: dict[Any, set[Any]] = {}
     for variable in identify_variables(expression):
         component = variable.parent_component()
         index = variable.index()
         key = key_of(index)
         places = {position_in(component, s) for s in sets} - {None}
         rest = tuple(None if i in places else k for i, k in enumerate(key))
-        found.setdefault((component.name, rest), set()).add(key)
-    return found
+        positions.setdefault((component.name, rest), set()).add(key)
+    return positions
